@@ -1,0 +1,61 @@
+"""The command `spotweave`: reads the arguments, runs one command, turns errors into sentences and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from cli import __version__, demo, logs, run, status, webhook
+from kube.errors import ApiError
+from kube.errors import ConfigurationError as KubeconfigError
+from localcluster.errors import ClusterError
+from placement.configuration import ConfigurationError
+
+FINE, FINDING, BAD_INPUT, UNREACHABLE = 0, 1, 2, 3
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="spotweave", description="Run as much as possible on spot nodes without an interruption of service."
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    common = logs.options()
+    for command in (status, run, webhook, demo):
+        command.add_parser(commands, common)
+    # cluster.add_parser(commands)
+    version = commands.add_parser("version", help="print the version")
+    version.set_defaults(run=_version)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = parser().parse_args(arguments)
+    logs.configure(getattr(args, "log_format", "text"), getattr(args, "log_level", "info"))
+    try:
+        code: int = args.run(args)
+    except ConfigurationError as error:
+        return _fail("the configuration is wrong:\n  " + "\n  ".join(error.mistakes), BAD_INPUT)
+    except KubeconfigError as error:
+        return _fail(str(error), BAD_INPUT)
+    except ApiError as error:
+        return _fail(f"the cluster did not answer as needed: {error}", UNREACHABLE)
+    except ClusterError as error:
+        return _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _version(_args: argparse.Namespace) -> int:
+    print(f"spotweave {__version__}")
+    return FINE
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"spotweave: error: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

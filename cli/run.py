@@ -1,0 +1,320 @@
+"""`spotweave run`: installs `manifests/overlays/local` on a local control plane and runs the programs as processes.
+
+They run with their ServiceAccounts' tokens, never as admin, so that what works here works in a cluster. Kubeconfigs
+are handed over in memory: whatever ends this process, no file is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cli import __version__, kubectl
+from cli.configuration import read_text
+from kube.client import Client, connect
+from kube.configmaps import parse_configuration_text
+from kube.errors import ApiError, NotFound
+from localcluster.errors import ClusterError
+from localcluster.process import spawn
+from placement import names
+
+log = logging.getLogger(__name__)
+
+OVERLAY = Path(__file__).parent.parent / "manifests" / "overlays" / "local"
+LOOPBACK = IPv4Network("127.0.0.0/8")
+TOKEN_SECONDS = 365 * 24 * 3600
+READY_SECONDS = 60.0
+STOP_SECONDS = 15.0
+CANARY = "spotweave-canary"
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser("run", parents=[common], help="install and run Spotweave on a local control plane")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="admin access to the local control plane")
+    parser.add_argument("--webhooks", type=_count, default=1, metavar="N", help="how many webhook processes")
+    parser.add_argument("--config", type=Path, help="configuration file; becomes the ConfigMap spotweave-config")
+    parser.set_defaults(run=run)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) > 16:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 16, got {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        with running(args.kubeconfig, args.webhooks, args.config, args.log_format, args.log_level) as installed:
+            print(json.dumps(installed.report()), flush=True)
+            installed.watch()
+    except KeyboardInterrupt:
+        log.info("stopped")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A program that runs: its process and where its probes and metrics are."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Spotweave on a local control plane."""
+
+    processes: tuple[Process, ...]
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "ready": True,
+            "pids": {each.name: each.process.pid for each in self.processes},
+            "metrics": {each.name: f"{each.url}/metrics" for each in self.processes},
+            "dashboard": None,
+        }
+
+    def watch(self) -> None:
+        """Waits; tells of a program that ends. It is not started again: here, faults are made on purpose."""
+        told: set[str] = set()
+        while len(told) < len(self.processes) or not self.processes:
+            time.sleep(0.5)
+            for each in self.processes:
+                if each.process.poll() is not None and each.name not in told:
+                    log.error("%s ended with code %s", each.name, each.process.returncode)
+                    told.add(each.name)
+        raise ClusterError("every program has ended", "the lines above say why", exit_code=1)
+
+    def stop(self) -> None:
+        for each in self.processes:
+            each.process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for each in self.processes:
+            try:
+                each.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                each.process.kill()
+                each.process.wait()
+
+
+@contextmanager
+def running(
+    kubeconfig: Path, webhooks: int = 1, config: Path | None = None, log_format: str = "text", log_level: str = "info"
+) -> Iterator[Installed]:
+    """Spotweave, installed and ready to place pods; stopped at the end. The manifests stay installed."""
+    configuration = None if config is None else read_text(config)
+    if configuration is not None:
+        parse_configuration_text(configuration)  # before anything is touched
+    admin = connect(kubeconfig, user_agent=f"spotweave-run/{__version__}")
+    address = install(kubeconfig, admin, configuration)
+    access = access_for(kubeconfig, admin, names.WEBHOOK_ACCOUNT)
+    logging_options = ("--log-format", log_format, "--log-level", log_level)
+    processes: list[Process] = []
+    try:
+        for index in range(webhooks):
+            processes.append(_start_webhook(f"webhook-{index}", access, address, logging_options))
+        installed = Installed(tuple(processes))
+        _wait_until_ready(installed)
+        if processes:
+            _wait_until_asked(admin, installed)
+        yield installed
+    finally:
+        Installed(tuple(processes)).stop()
+        admin.close()
+
+
+# --- installing --------------------------------------------------------------------------------------------------------
+
+
+def install(kubeconfig: Path, admin: Client, configuration: str | None) -> str:
+    """Applies the overlay; returns the address that the API server will call."""
+    rendered = kubectl.call("kustomize", str(OVERLAY))
+    objects = [each for each in yaml.safe_load_all(rendered) if each]
+    address = _adapt(objects, _service_address(admin), configuration)
+    text = yaml.safe_dump_all(objects)
+    apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=spotweave", "-f", "-")
+    kubectl.call(*apply, kubeconfig=kubeconfig, stdin=text)
+    log.info("installed %d objects; the API server calls %s", len(objects), address)
+    return address
+
+
+def _service_address(admin: Client) -> IPv4Address:
+    """Where the API server shall find the webhook: number 50 of the /16 that the cluster's Services are in."""
+    raw = admin.get_json("/api/v1/namespaces/default/services/kubernetes")
+    first = IPv4Address(raw["spec"]["clusterIP"])
+    if first not in LOOPBACK:
+        raise ClusterError(
+            f"the cluster's Services are at {first}, where no process of this machine can listen",
+            "spotweave run needs a control plane on this machine with --service-cluster-ip-range=127.96.0.0/16 "
+            "(`spotweave cluster up` starts one)",
+            exit_code=2,
+        )
+    return IPv4Network((first, 16), strict=False)[50]
+
+
+def _adapt(objects: list[dict[str, Any]], address: IPv4Address, configuration: str | None) -> str:
+    """Pins the Service into this cluster's range and puts a configuration into its ConfigMap."""
+    port = 0
+    for each in objects:
+        if each["kind"] == "Service" and each["metadata"]["name"] == names.WEBHOOK_SERVICE:
+            each["spec"]["clusterIP"] = str(address)
+            port = each["spec"]["ports"][0]["port"]
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == names.CONFIG_MAP and configuration is not None:
+            each["data"] = {names.CONFIG_KEY: configuration}
+    return f"{address}:{port}"
+
+
+def access_for(kubeconfig: Path, admin: Client, account: str) -> bytes:
+    """A kubeconfig with the ServiceAccount's own token and nothing else."""
+    path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/serviceaccounts/{account}/token"
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": TOKEN_SECONDS},
+    }
+    token = admin.post(path, request)["status"]["token"]
+    view = ("config", "view", "--raw", "--minify", "--flatten", "-o", "json")
+    given = json.loads(kubectl.call(*view, kubeconfig=kubeconfig))
+    own = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": account,
+        "clusters": [{"name": account, "cluster": given["clusters"][0]["cluster"]}],
+        "users": [{"name": account, "user": {"token": token}}],
+        "contexts": [{"name": account, "context": {"cluster": account, "user": account}}],
+    }
+    return json.dumps(own).encode()
+
+
+# --- running -----------------------------------------------------------------------------------------------------------
+
+
+def _start_webhook(name: str, access: bytes, address: str, options: tuple[str, ...]) -> Process:
+    port = _free_port()
+    descriptor = os.memfd_create("kubeconfig")
+    try:
+        os.write(descriptor, access)
+        arguments = ("webhook", "--kubeconfig", f"/dev/fd/{descriptor}", "--listen", address, "--share-port")
+        command = [sys.executable, "-m", "cli.main", *arguments, "--metrics-listen", f"127.0.0.1:{port}", *options]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        process = spawn(command, sys.stderr.fileno(), environment, descriptors=(descriptor,))
+    finally:
+        os.close(descriptor)
+    return Process(name, process, port)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_ready(installed: Installed) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    for each in installed.processes:
+        while (answer := _fetch(f"{each.url}/readyz")) != "ok\n":
+            if each.process.poll() is not None:
+                raise ClusterError(f"{each.name} ended with code {each.process.returncode}", "the lines above say why")
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{each.name} was not ready within {READY_SECONDS:.0f} s: {answer or 'no answer'}")
+            time.sleep(0.05)
+
+
+def _fetch(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310 - a loopback URL of our own
+            return str(response.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode().strip()
+    except OSError:
+        return ""
+
+
+def _wait_until_asked(admin: Client, installed: Installed) -> None:
+    """Waits until the API server really calls us; a new configuration takes it a moment.
+
+    A pod is created as a dry run in a namespace that exists for this only, until a webhook has seen it. It is left
+    alone, since it belongs to no workload, and is never stored.
+    """
+    deadline = time.monotonic() + READY_SECONDS
+    before = _calls(installed)
+    with _canary_namespace(admin):
+        while _calls(installed) == before:
+            if time.monotonic() > deadline:
+                raise ClusterError("the API server does not call the webhook", "its log may say why")
+            try:
+                admin.post(f"/api/v1/namespaces/{CANARY}/pods", _CANARY_POD, {"dryRun": "All"})
+            except ApiError as error:  # the namespace's ServiceAccount takes a moment too
+                log.debug("canary: %s", error)
+            time.sleep(0.05)
+
+
+_CANARY_POD: Mapping[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": CANARY,
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": CANARY, "uid": CANARY, "controller": True}
+        ],
+    },
+    "spec": {"containers": [{"name": "canary", "image": "canary"}], "schedulerName": "none"},
+}
+
+
+def _calls(installed: Installed) -> int:
+    """How many admission calls the webhooks have answered."""
+    texts = (_fetch(f"{each.url}/metrics") for each in installed.processes)
+    prefix = f"{names.METRIC_ADMISSION_SECONDS}_count "
+    return sum(
+        int(float(line.removeprefix(prefix))) for text in texts for line in text.splitlines() if line.startswith(prefix)
+    )
+
+
+@contextmanager
+def _canary_namespace(admin: Client) -> Iterator[None]:
+    path = f"/api/v1/namespaces/{CANARY}"
+    metadata = {"name": CANARY, "labels": {names.PLACEMENT: names.ENABLED}}
+    _wait_gone(admin, path)
+    admin.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    try:
+        yield
+    finally:
+        admin.delete(path)
+
+
+def _wait_gone(admin: Client, path: str) -> None:
+    """One from a run that was killed may be there, or on its way out."""
+    deadline = time.monotonic() + READY_SECONDS
+    try:
+        admin.delete(path)
+        while time.monotonic() < deadline:
+            admin.get(path)
+            time.sleep(0.1)
+    except NotFound:
+        return
+    raise ClusterError(f"the namespace {CANARY} of an earlier run does not go away")

@@ -1,0 +1,179 @@
+"""`spotweave status`: every opted-in workload, its wanted and actual mix, and why they differ."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from cli import __version__
+from cli.configuration import load_configuration
+from kube.client import connect
+from kube.snapshot import read_snapshot
+from placement.model import Class, Kind
+from placement.policy import SETTINGS, Policy, percent
+from placement.slots import Mix
+from placement.status import PodStatus, WorkloadStatus, statuses
+
+STYLES = {Class.ON_DEMAND: "cyan", Class.SPOT: "magenta"}
+SHORT_KIND = {Kind.DEPLOYMENT: "deploy", Kind.STATEFUL_SET: "sts"}
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser("status", parents=[common], help="show wanted and actual mixes")
+    parser.add_argument("--kubeconfig", type=Path, help="how to reach the cluster (default: as kubectl)")
+    parser.add_argument("--context", help="the kubeconfig's context to use")
+    parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
+    parser.add_argument("-n", "--namespace", help="only this namespace")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("--pods", action="store_true", help="list every pod, where it is and why")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 1 where a mix is not what it should be."""
+    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    configuration = load_configuration(args.config, client)
+    found = statuses(read_snapshot(client), configuration)
+    shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
+    if args.output == "json":
+        print(json.dumps(as_json(shown, datetime.now(UTC)), indent=2))
+    else:
+        Console().print(as_table(shown, with_pods=args.pods))
+    return 0 if all(each.is_exact for each in shown) else 1
+
+
+# --- for machines ------------------------------------------------------------------------------------------------------
+
+
+def as_json(found: Sequence[WorkloadStatus], now: datetime) -> dict[str, Any]:
+    return {"synced": True, "generatedAt": now.isoformat(), "workloads": [_workload_json(each) for each in found]}
+
+
+def _workload_json(status: WorkloadStatus) -> dict[str, Any]:
+    workload = status.workload
+    return {
+        "namespace": workload.namespace,
+        "kind": str(workload.kind),
+        "name": workload.name,
+        "policy": policy_json(status.policy),
+        "replicas": workload.replicas,
+        "wanted": _mix_json(status.wanted),
+        "actual": _mix_json(status.actual),
+        "pending": _mix_json(status.pending),
+        "missed": list(status.missed),
+        "soft": status.soft,
+        "reason": status.reason,
+        "mistakes": [
+            {"level": each.level, "annotation": each.annotation, "value": each.value, "expected": each.expected}
+            for each in status.mistakes
+        ],
+    }
+
+
+def _mix_json(mix: Mix) -> dict[str, int]:
+    return {"spot": mix.spot, "onDemand": mix.on_demand}
+
+
+def policy_json(policy: Policy) -> dict[str, Any]:
+    """The policy by the annotations' names in camel case, and the level that each value came from."""
+    values = {_camel(setting.name): _plain(getattr(policy, setting.field), setting.name) for setting in SETTINGS}
+    return {**values, "source": {_camel(name): level for name, level in policy.source.items()}}
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("-")
+    return first + "".join(map(str.title, others))
+
+
+def _plain(value: Any, name: str) -> Any:
+    """As people write it in an annotation; what is derived when nobody says it is null."""
+    if name == "spot-ratio":
+        return "auto" if value is None else percent(value)
+    if name == "availability-target":
+        return percent(value)
+    if name == "spread":
+        return ",".join(map(str, value)) or "none"
+    if name == "spot-fallback-after":
+        return f"{int(value.total_seconds())}s"
+    return value if value is None or isinstance(value, int) else str(value)
+
+
+# --- for people --------------------------------------------------------------------------------------------------------
+
+
+def as_table(found: Sequence[WorkloadStatus], *, with_pods: bool = False) -> Group | Text:
+    if not found:
+        return Text(
+            "No workload is opted in. Label a namespace: kubectl label namespace NAME spotweave.dev/placement=enabled"
+        )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("WORKLOAD", overflow="fold")
+    table.add_column("POLICY")
+    table.add_column("N", justify="right")
+    for title in ("WANTED", "ACTUAL", "PENDING"):
+        table.add_column(f"{title}\nspot+od", justify="right")
+    table.add_column("WHY THEY DIFFER", overflow="fold")
+    for each in found:
+        table.add_row(*_row(each))
+    details = [line for each in found for line in _details(each, with_pods)]
+    return Group(table, *details)
+
+
+def _row(status: WorkloadStatus) -> tuple[Text, ...]:
+    workload = status.workload
+    return (
+        Text(f"{workload.namespace}/{workload.name} ({SHORT_KIND[workload.kind]})"),
+        Text(_short_policy(status.policy)),
+        Text(str(workload.replicas)),
+        _mix(status.wanted),
+        Text(f"{status.actual.spot}+{status.actual.on_demand}", style="green" if status.is_exact else "bold red"),
+        _mix(status.pending),
+        Text(status.reason, style="yellow"),
+    )
+
+
+def _short_policy(policy: Policy) -> str:
+    ratio = "auto" if policy.spot_ratio is None else percent(policy.spot_ratio)
+    return f"{ratio}, ≥{policy.min_on_demand} od"
+
+
+def _mix(mix: Mix) -> Text:
+    return Text(f"{mix.spot}+{mix.on_demand}", style="" if mix.spot or mix.on_demand else "dim")
+
+
+def _details(status: WorkloadStatus, with_pods: bool) -> list[Text | Table]:
+    workload = f"{status.workload.namespace}/{status.workload.name}"
+    mistakes: list[Text | Table] = [Text(f"! {workload}: {mistake}", style="red") for mistake in status.mistakes]
+    missed = [Text(f"! {workload}: missed by admission: {', '.join(status.missed)}")] if status.missed else []
+    return [*mistakes, *missed, *([_pod_table(status)] if with_pods else [])]
+
+
+def _pod_table(status: WorkloadStatus) -> Table:
+    title = f"\n{status.workload.namespace}/{status.workload.name}"
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
+    for column in ("POD", "SLOT", "NODE", "CLASS", "WHY"):
+        table.add_column(column, overflow="fold")
+    for each in status.pods:
+        table.add_row(*_pod_row(each))
+    return table
+
+
+def _pod_row(each: PodStatus) -> tuple[Text, ...]:
+    state = str(each.node_class) if each.node_class else each.given or "?"
+    style = STYLES.get(each.node_class, "yellow") if each.node_class else "yellow"
+    waiting = "" if each.serves else " (terminating)" if each.pod.terminating else " (not ready)"
+    return (
+        Text(each.pod.name),
+        Text("-" if each.pod.slot is None else str(each.pod.slot)),
+        Text(each.pod.node or "-"),
+        Text(state + waiting, style=style),
+        Text(each.pod.unschedulable or each.reason),
+    )

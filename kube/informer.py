@@ -1,0 +1,305 @@
+"""Keeps a store equal to a collection of the API: list it, then follow its changes, for as long as the program runs.
+
+A failed read is never an empty read: whatever goes wrong, the store stays as it was, `age_seconds` grows, and the
+informer tries again. What to do after which failure is decided by `next_step` alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kube.client import Client, Stream
+from kube.decode import Event
+from kube.errors import (
+    VERSION_TOO_LARGE,
+    ApiError,
+    Forbidden,
+    Garbled,
+    Gone,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    error_from,
+)
+from kube.resources import PAGE_SIZE, Resource, pages
+from kube.store import Keyed, Store
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Keyed)
+Random = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long things take and how long they may take. Tests are more impatient than programs."""
+
+    page_size: int = PAGE_SIZE
+    watch_seconds: tuple[float, float] = (240.0, 360.0)  # asked for at random, so that watches do not end together
+    silence_seconds: float = 90.0  # bookmarks come once a minute; more silence than this means a dead connection
+    first_delay_seconds: float = 0.25
+    longest_delay_seconds: float = 10.0
+    shortest_watch_seconds: float = 1.0  # a watch that ends sooner, and without a word, counts as failed
+
+
+class Step(StrEnum):
+    """What follows a failure."""
+
+    RESUME = "resume"  # watch on from the last version seen
+    RELIST = "relist"  # the last version is of no use any more
+
+
+class State(StrEnum):
+    """What an informer is doing, for people to read."""
+
+    STOPPED = "stopped"
+    LISTING = "listing"
+    WATCHING = "watching"
+    RETRYING = "retrying"
+
+
+# Failures that say nothing about the version we hold. A list of 150,000 pods for each of them would be a stampede.
+_PASSING = (Unreachable, Garbled, ServerError, TooManyRequests, Unauthorized, Forbidden)
+
+
+def next_step(failure: ApiError) -> Step:
+    """Whether a watch can go on where it was. A version from before an etcd restore cannot: it is "too large"."""
+    if isinstance(failure, Gone) or failure.has_cause(VERSION_TOO_LARGE):
+        return Step.RELIST
+    return Step.RESUME if isinstance(failure, _PASSING) else Step.RELIST
+
+
+def delay_seconds(failures: int, failure: ApiError, pace: Pace, chance: Random) -> float:
+    """Full jitter: anything up to 0.25, 0.5, 1, 2 … 10 s after the 1st, 2nd, … failure; never less than asked for."""
+    doublings = min(failures - 1, 16)
+    bound = min(pace.longest_delay_seconds, pace.first_delay_seconds * 2.0**doublings)
+    return max(chance() * bound, failure.retry_after_seconds or 0.0)
+
+
+class Informer(Generic[T]):
+    """Follows one resource in a thread of its own and writes what it sees into `store`."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        store: Store[T],
+        *,
+        pace: Pace | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Random = random.random,
+    ) -> None:
+        self.resource = resource
+        self.store = store
+        self.rejected = 0  # objects that did not decode
+        self.state = State.STOPPED
+        self._client = client
+        self._pace = pace or Pace()
+        self._clock = clock
+        self._chance = chance
+        self._version: str | None = None  # None: the next thing to do is a list
+        self._failures = 0
+        self._heard_at = -math.inf
+        self._synced = threading.Event()
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._stream: Stream | None = None
+        self._thread = threading.Thread(target=self._run, name=f"informer-{resource.name}", daemon=True)
+
+    @property
+    def synced(self) -> bool:
+        """The first list is done. It stays true; how old the knowledge is, `age_seconds` tells."""
+        return self._synced.is_set()
+
+    def wait_synced(self, timeout_seconds: float) -> bool:
+        return self._synced.wait(timeout_seconds)
+
+    def age_seconds(self, now: float) -> float:
+        """Time since the server was last heard: a page, an event, a bookmark, or the opening of a watch.
+
+        `now` is of the injected clock. Up to a minute is normal for a resource in which nothing happens.
+        """
+        return now - self._heard_at
+
+    def is_current(self, now: float) -> bool:
+        """Synced, a watch is open, and its silence is no longer than bookmarks explain."""
+        return self.synced and self.state is State.WATCHING and self.age_seconds(now) <= self._pace.silence_seconds
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 2.0) -> None:
+        """End the thread. Returns at once when it is watching or waiting, after the time-out if it hangs in a read."""
+        self._stopping.set()
+        with self._lock:
+            if self._stream is not None:
+                self._stream.close()
+        if self._thread.is_alive():
+            self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._stopping.wait(self._attempt())
+        finally:
+            self.state = State.STOPPED
+
+    def _attempt(self) -> float:
+        """One list or one watch. Says how long to wait before the next."""
+        try:
+            if self._version is None:
+                self._list()
+            else:
+                self._watch(self._version)
+        except ApiError as failure:
+            return self._after(failure)
+        return 0.0
+
+    def _after(self, failure: ApiError) -> float:
+        if self._stopping.is_set():
+            return 0.0
+        step = next_step(failure)
+        if step is Step.RELIST:
+            self._version = None
+        self._failures += 1
+        self.state = State.RETRYING
+        delay = delay_seconds(self._failures, failure, self._pace, self._chance)
+        level = logging.WARNING if self._failures == 1 and not isinstance(failure, Gone) else logging.DEBUG
+        log.log(level, "%s: %s in %.1f s, since %s", self.resource.name, step, delay, failure)
+        return delay
+
+    def _list(self) -> None:
+        self.state = State.LISTING
+        version = ""
+
+        def objects() -> Iterator[T]:
+            nonlocal version
+            for page in pages(self._client, self.resource, self._pace.page_size):
+                self._heard_at = self._clock()
+                self.rejected += page.rejected
+                version = page.version
+                yield from page.items
+                if self._stopping.is_set():
+                    raise Unreachable(f"GET {self.resource.path}", "stopped")
+
+        self.store.replace(objects())
+        self._version = version
+        self._synced.set()
+        log.info("%s: listed %d at version %s", self.resource.name, len(self.store), version)
+
+    def _watch(self, version: str) -> None:
+        """Follow changes from `version` until the watch ends, which it does every few minutes."""
+        opened_at = self._clock()
+        heard_something = False
+        stream = self._open(version)
+        try:
+            for line in stream:
+                self._hear(line)
+                heard_something = True
+        finally:
+            self._let_go(stream)
+        if not heard_something and self._clock() - opened_at < self._pace.shortest_watch_seconds:
+            raise Unreachable(f"GET {self.resource.path}", "the watch ended as soon as it began")
+        self._recovered()
+
+    def _open(self, version: str) -> Stream:
+        shortest, longest = self._pace.watch_seconds
+        query = {
+            **self.resource.query,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": math.ceil(shortest + self._chance() * (longest - shortest)),
+        }
+        stream = self._client.stream(self.resource.path, query, read_timeout_seconds=self._pace.silence_seconds)
+        self._heard_at = self._clock()
+        self.state = State.WATCHING
+        with self._lock:
+            self._stream = stream
+            if self._stopping.is_set():
+                stream.close()
+        return stream
+
+    def _let_go(self, stream: Stream) -> None:
+        with self._lock:
+            self._stream = None
+        stream.close()
+
+    def _hear(self, line: bytes) -> None:
+        """Take in one line. A line that is no event ends the watch: it is read again from the last good version."""
+        event = self._event(line)
+        self._heard_at = self._clock()
+        if event.type == "ERROR":
+            raise error_from(f"WATCH {self.resource.path}", 500, event.status)
+        self._apply(event)
+        self._version = event.version or self._version
+        self._recovered()
+
+    def _event(self, line: bytes) -> Event[T]:
+        try:
+            return self.resource.shape.event(line)
+        except msgspec.DecodeError as error:
+            raise Garbled(f"WATCH {self.resource.path}", f"{error}: {line[:80]!r}") from error
+
+    def _apply(self, event: Event[T]) -> None:
+        """Write one change to the store. What does not decode stays as it was, except that it can still go."""
+        if event.mistake:
+            self.rejected += 1
+            log.warning("%s: %s does not decode: %s", self.resource.name, event.key, event.mistake)
+        if event.type == "DELETED" and event.key is not None:
+            self.store.remove(event.key)
+        elif event.item is not None:
+            self.store.put(event.item)
+
+    def _recovered(self) -> None:
+        if self._failures:
+            log.info("%s: the watch works again after %d failures", self.resource.name, self._failures)
+        self._failures = 0
+
+
+class InformerSet:
+    """Informers that are started, awaited and stopped together."""
+
+    def __init__(self, informers: Iterable[Informer[Any]]) -> None:
+        self._informers = tuple(informers)
+
+    def __iter__(self) -> Iterator[Informer[Any]]:
+        return iter(self._informers)
+
+    @property
+    def synced(self) -> bool:
+        return all(informer.synced for informer in self._informers)
+
+    def start(self) -> None:
+        for informer in self._informers:
+            informer.start()
+
+    def wait_synced(self, timeout_seconds: float) -> bool:
+        """Whether all were synced within the time-out, which is for all together."""
+        deadline = time.monotonic() + timeout_seconds
+        return all(informer.wait_synced(max(0.0, deadline - time.monotonic())) for informer in self._informers)
+
+    def age_seconds(self, now: float) -> float:
+        """The age of the oldest."""
+        return max((informer.age_seconds(now) for informer in self._informers), default=0.0)
+
+    def is_current(self, now: float) -> bool:
+        return all(informer.is_current(now) for informer in self._informers)
+
+    def stop(self) -> None:
+        """All are told first, so that stopping takes as long as the slowest and not as their sum."""
+        for informer in self._informers:
+            informer.stop(timeout_seconds=0.0)
+        for informer in self._informers:
+            informer.stop()

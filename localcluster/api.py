@@ -1,0 +1,125 @@
+"""The few calls to the API server that this package makes, over the standard library's HTTP.
+
+Why not the official client: importing it takes longer than starting the scheduler, and all we need is JSON in and out.
+"""
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from localcluster.errors import ClusterError
+from localcluster.layout import LOOPBACK, Layout
+
+TIMEOUT_SECONDS = 10.0
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+Raw = dict[str, Any]
+
+
+class ApiError(ClusterError):
+    """The API server said no; `status` is its HTTP code."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"the API server answered {status}: {message}")
+        self.status = status
+
+
+class NoAnswerError(ClusterError):
+    """Nobody answered, or not with HTTP."""
+
+
+@dataclass(frozen=True)
+class Api:
+    """The API server of one local cluster, spoken to as its administrator."""
+
+    layout: Layout
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.layout.certificate("ca")))
+        context.load_cert_chain(self.layout.certificate("admin"), self.layout.key("admin"))
+        return context
+
+    def get(self, path: str, **parameters: str) -> Raw:
+        return self.call("GET", f"{path}?{urlencode(parameters)}" if parameters else path)
+
+    def create(self, path: str, body: Mapping[str, Any]) -> Raw:
+        return self.call("POST", path, body)
+
+    def patch(self, path: str, body: Mapping[str, Any], content_type: str = STRATEGIC_PATCH) -> Raw:
+        return self.call("PATCH", path, body, content_type)
+
+    def delete(self, path: str) -> None:
+        """Delete an object; that it is gone already is as good."""
+        try:
+            self.call("DELETE", path)
+        except ApiError as error:
+            if error.status != http.client.NOT_FOUND:
+                raise
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.get(path)
+        except ApiError as error:
+            if error.status == http.client.NOT_FOUND:
+                return False
+            raise
+        return True
+
+    def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, content: str = "application/json"
+    ) -> Raw:
+        """One call over a connection of its own: threads need not agree on anything, and a restart breaks nothing."""
+        connection = http.client.HTTPSConnection(
+            LOOPBACK, self.layout.ports.apiserver, timeout=TIMEOUT_SECONDS, context=self._context
+        )
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": content})
+            response = connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise NoAnswerError(f"the API server at {self.layout.server} does not answer: {error}") from error
+        finally:
+            connection.close()
+        return _decoded(response.status, text)
+
+    def is_healthy(self, url: str) -> bool:
+        """Whether a part's health address answers 200."""
+        parts = urlsplit(url)
+        connection = (
+            http.client.HTTPSConnection(LOOPBACK, parts.port, timeout=TIMEOUT_SECONDS, context=self._context)
+            if parts.scheme == "https"
+            else http.client.HTTPConnection(LOOPBACK, parts.port, timeout=TIMEOUT_SECONDS)
+        )
+        try:
+            connection.request("GET", parts.path)
+            return connection.getresponse().status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+
+def node_path(name: str) -> str:
+    return f"/api/v1/nodes/{quote(name)}"
+
+
+def pod_path(raw_pod: Mapping[str, Any]) -> str:
+    metadata = raw_pod["metadata"]
+    return f"/api/v1/namespaces/{quote(metadata['namespace'])}/pods/{quote(metadata['name'])}"
+
+
+def _decoded(status: int, text: bytes) -> Raw:
+    try:
+        decoded = json.loads(text)
+    except ValueError:
+        decoded = {"message": text.decode(errors="replace").strip()}
+    if status >= http.client.BAD_REQUEST:
+        raise ApiError(status, str(decoded.get("message", "")))
+    return dict(decoded)

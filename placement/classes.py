@@ -1,0 +1,110 @@
+"""Which class a node is of, which classes a pod's own terms allow, and the node terms that mean a class.
+
+On-demand is "not known to be spot", so that unlabelled nodes count and are usable as on-demand: `NotIn [spot values]`,
+ANDed over all configured labels. Spot is one ORed term per configured label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from placement import names
+from placement.model import Class, NodeRequirement, NodeTerm, Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint that spot nodes carry and spot pods tolerate, whatever its effect."""
+
+    key: str
+    value: str = ""
+
+    @property
+    def toleration(self) -> dict[str, str]:
+        if not self.value:
+            return {"key": self.key, "operator": "Exists"}
+        return {"key": self.key, "operator": "Equal", "value": self.value}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassLabel:
+    """A node label that tells the class, and the taints that go with it."""
+
+    key: str
+    spot: tuple[str, ...]
+    on_demand: tuple[str, ...] = ()
+    taints: tuple[Taint, ...] = ()
+
+
+PRESETS: Mapping[str, ClassLabel] = {
+    "default": ClassLabel(names.CAPACITY, ("spot",), ("on-demand",), (Taint(names.CAPACITY, "spot"),)),
+    "karpenter": ClassLabel("karpenter.sh/capacity-type", ("spot",), ("on-demand", "reserved")),
+    "eks": ClassLabel("eks.amazonaws.com/capacityType", ("SPOT",), ("ON_DEMAND",)),
+    "gke": ClassLabel(
+        "cloud.google.com/gke-spot", ("true",), ("false",), (Taint("cloud.google.com/gke-spot", "true"),)
+    ),
+    "aks": ClassLabel(
+        "kubernetes.azure.com/scalesetpriority",
+        ("spot",),
+        ("regular",),
+        (Taint("kubernetes.azure.com/scalesetpriority", "spot"),),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The configured class labels together."""
+
+    labels: tuple[ClassLabel, ...] = field(default=(PRESETS["default"],))
+
+    def of_node(self, node_labels: Mapping[str, str]) -> Class | None:
+        """The class that a node's labels name; None where they name none (it counts as on-demand, and is told)."""
+        if any(node_labels.get(label.key) in label.spot for label in self.labels):
+            return Class.SPOT
+        if any(node_labels.get(label.key) in label.on_demand for label in self.labels):
+            return Class.ON_DEMAND
+        return None
+
+    def terms(self, wanted: Class) -> tuple[NodeTerm, ...]:
+        """The ORed node terms that mean this class."""
+        if wanted is Class.SPOT:
+            return tuple((NodeRequirement(label.key, "In", label.spot),) for label in self.labels)
+        return (tuple(NodeRequirement(label.key, "NotIn", label.spot) for label in self.labels),)
+
+    def allowed(self, terms: Iterable[NodeTerm]) -> frozenset[Class]:
+        """The classes that ORed terms leave possible; no terms at all leave both."""
+        own_terms = tuple(terms) or ((),)
+        return frozenset(
+            wanted
+            for wanted in Class
+            if any(self._satisfiable(own + ours) for own in own_terms for ours in self.terms(wanted))
+        )
+
+    def of_pod(self, pod: Pod, node_labels: Mapping[str, str] | None) -> Class | None:
+        """The class that a pod is of: its node's, else the only one that its own terms allow, else unknown."""
+        if node_labels is not None:
+            return self.of_node(node_labels) or Class.ON_DEMAND
+        allowed = self.allowed(pod.required_terms)
+        return next(iter(allowed)) if len(allowed) == 1 else None
+
+    @property
+    def tolerations(self) -> tuple[dict[str, str], ...]:
+        """What spot pods tolerate."""
+        return tuple(taint.toleration for label in self.labels for taint in label.taints)
+
+    def _satisfiable(self, term: NodeTerm) -> bool:
+        """Whether some value of each class label satisfies all that the term says of it."""
+        return all(
+            any(
+                all(requirement.allows(value) for requirement in term if requirement.key == label.key)
+                for value in self._possible_values(label, term)
+            )
+            for label in self.labels
+        )
+
+    @staticmethod
+    def _possible_values(label: ClassLabel, term: NodeTerm) -> set[str | None]:
+        mentioned = {value for requirement in term if requirement.key == label.key for value in requirement.values}
+        return {None, "any other value", *label.spot, *label.on_demand, *mentioned}

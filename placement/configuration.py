@@ -1,0 +1,206 @@
+"""The configuration that a platform team writes (ConfigMap `spotweave-config`, key `config.yaml`), checked as a whole.
+
+classes: [default, karpenter]        # presets, or {key, spot, onDemand, taints} of one's own
+defaults: {spot-ratio: 60%}          # as the annotations, without the prefix
+limits:
+- namespaces: {matchLabels: {tier: gold}}    # all namespaces if absent
+  maxSpotRatio: 50%
+  minOnDemand: 2
+priorityClasses: {overflow: spotweave-overflow, onDemand: "", spot: ""}
+leavingTaints: [aws-node-termination-handler/spot-itn]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from placement import names
+from placement.classes import PRESETS, Classes, ClassLabel, Taint
+from placement.model import NodeRequirement, NodeTerm
+from placement.policy import SETTINGS, Limit, mistakes_in, parse_share
+
+LEAVING_TAINTS = (
+    "aws-node-termination-handler/spot-itn",
+    "aws-node-termination-handler/rebalance-recommendation",
+    "karpenter.sh/disrupted",
+    "cloud.google.com/impending-node-termination",
+    "ToBeDeletedByClusterAutoscaler",
+    "node.cloudprovider.kubernetes.io/shutdown",
+)
+
+
+class ConfigurationError(ValueError):
+    """The configuration is wrong; lists every mistake."""
+
+    def __init__(self, mistakes: list[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = mistakes
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityRoles:
+    """The PriorityClass of each role; "" leaves the pods' priority alone."""
+
+    on_demand: str = ""
+    spot: str = ""
+    overflow: str = names.OVERFLOW_PRIORITY
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLimit:
+    """A limit and the namespaces that it holds for, by their labels."""
+
+    limit: Limit
+    selector: NodeTerm = ()
+
+    def applies_to(self, labels: Mapping[str, str]) -> bool:
+        return all(requirement.allows(labels.get(requirement.key)) for requirement in self.selector)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The configuration, or its built-in default."""
+
+    classes: Classes = field(default_factory=Classes)
+    defaults: Mapping[str, str] = field(default_factory=dict)  # by full annotation
+    limits: tuple[NamespaceLimit, ...] = ()
+    priority_roles: PriorityRoles = PriorityRoles()
+    leaving_taints: tuple[str, ...] = LEAVING_TAINTS
+
+    def limits_of(self, namespace_labels: Mapping[str, str]) -> tuple[Limit, ...]:
+        return tuple(entry.limit for entry in self.limits if entry.applies_to(namespace_labels))
+
+
+def parse_configuration(raw: object) -> Configuration:
+    """The configuration from its YAML, already loaded. Raises ConfigurationError that lists every mistake."""
+    return _Reader().configuration(raw)
+
+
+class _Reader:
+    """Reads section by section and collects the mistakes on the way."""
+
+    def __init__(self) -> None:
+        self.mistakes: list[str] = []
+
+    def configuration(self, raw: object) -> Configuration:
+        read: dict[str, Callable[[object], Any]] = {
+            "classes": self._classes,
+            "defaults": self._defaults,
+            "limits": self._limits,
+            "priorityClasses": self._priority_roles,
+            "leavingTaints": self._leaving_taints,
+        }
+        sections = self._mapping("the configuration", raw, tuple(read))
+        values = {key: read[key](value) for key, value in sections.items()}
+        if self.mistakes:
+            raise ConfigurationError(self.mistakes)
+        fields = {"priorityClasses": "priority_roles", "leavingTaints": "leaving_taints"}
+        return replace(Configuration(), **{fields.get(key, key): value for key, value in values.items()})
+
+    def _wrong(self, where: str, value: object, expected: str) -> None:
+        self.mistakes.append(f"{where}: {value!r} is wrong; expected {expected}")
+
+    def _mapping(self, where: str, raw: object, known: tuple[str, ...]) -> dict[str, Any]:
+        if raw is None:
+            return {}
+        if not isinstance(raw, dict):
+            self._wrong(where, raw, f"a mapping with {', '.join(known)}")
+            return {}
+        for key in raw:
+            if key not in known:
+                self._wrong(where, key, f"one of {', '.join(known)}")
+        return {key: value for key, value in raw.items() if key in known}
+
+    def _list(self, where: str, raw: object, of: str) -> list[Any]:
+        if isinstance(raw, list):
+            return raw
+        if raw is not None:
+            self._wrong(where, raw, f"a list of {of}")
+        return []
+
+    def _strings(self, where: str, raw: object, of: str) -> tuple[str, ...]:
+        for entry in (entries := self._list(where, raw, of)):
+            if not isinstance(entry, str) or not entry:
+                self._wrong(where, entry, f"text in quotes: {of}")
+        return tuple(str(entry) for entry in entries)
+
+    def _classes(self, raw: object) -> Classes:
+        entries = self._list("classes", raw, f"presets ({', '.join(PRESETS)}) or of your own labels")
+        labels = tuple(self._class_label(f"classes[{index}]", entry) for index, entry in enumerate(entries))
+        return Classes(labels) if labels else Classes()
+
+    def _class_label(self, where: str, raw: object) -> ClassLabel:
+        if isinstance(raw, str):
+            if raw not in PRESETS:
+                self._wrong(where, raw, f"one of {', '.join(PRESETS)}")
+            return PRESETS.get(raw, PRESETS["default"])
+        entry = self._mapping(where, raw, ("key", "spot", "onDemand", "taints"))
+        if not isinstance(entry.get("key"), str) or not entry["key"]:
+            self._wrong(f"{where}.key", entry.get("key"), "the key of a node label")
+        if not entry.get("spot"):
+            self._wrong(f"{where}.spot", entry.get("spot"), "a list of the label's values that mean spot")
+        taints = self._strings(f"{where}.taints", entry.get("taints"), "taints as key or key=value")
+        return ClassLabel(
+            str(entry.get("key")),
+            self._strings(f"{where}.spot", entry.get("spot"), "label values"),
+            self._strings(f"{where}.onDemand", entry.get("onDemand"), "label values"),
+            tuple(Taint(key, value) for key, _, value in (taint.partition("=") for taint in taints)),
+        )
+
+    def _defaults(self, raw: object) -> dict[str, str]:
+        known = tuple(setting.name for setting in SETTINGS)
+        written = {names.PREFIX + key: _text(value) for key, value in self._mapping("defaults", raw, known).items()}
+        for mistake in mistakes_in(written, "configuration"):
+            self._wrong(f"defaults.{mistake.annotation.removeprefix(names.PREFIX)}", mistake.value, mistake.expected)
+        return written
+
+    def _limits(self, raw: object) -> tuple[NamespaceLimit, ...]:
+        entries = self._list("limits", raw, "limits")
+        return tuple(self._limit(f"limits[{index}]", entry) for index, entry in enumerate(entries))
+
+    def _limit(self, where: str, raw: object) -> NamespaceLimit:
+        entry = self._mapping(where, raw, ("namespaces", "maxSpotRatio", "minOnDemand"))
+        ratio, floor = None, entry.get("minOnDemand")
+        if "maxSpotRatio" in entry:
+            try:
+                ratio = parse_share(_text(entry["maxSpotRatio"]))
+            except ValueError:
+                self._wrong(f"{where}.maxSpotRatio", entry["maxSpotRatio"], "a percentage or a decimal from 0 to 1")
+        if floor is not None and (not isinstance(floor, int) or isinstance(floor, bool) or floor < 0):
+            self._wrong(f"{where}.minOnDemand", floor, "a whole number")
+        return NamespaceLimit(Limit(ratio, floor), self._selector(f"{where}.namespaces", entry.get("namespaces")))
+
+    def _selector(self, where: str, raw: object) -> NodeTerm:
+        entry = self._mapping(where, raw, ("matchLabels", "matchExpressions"))
+        labels = entry.get("matchLabels") or {}
+        if not isinstance(labels, dict):
+            self._wrong(f"{where}.matchLabels", labels, "a mapping of labels")
+            labels = {}
+        expressions = self._list(f"{where}.matchExpressions", entry.get("matchExpressions"), "label expressions")
+        equal = tuple(NodeRequirement(str(key), "In", (str(value),)) for key, value in labels.items())
+        return (*equal, *(self._requirement(f"{where}.matchExpressions", each) for each in expressions))
+
+    def _requirement(self, where: str, raw: object) -> NodeRequirement:
+        entry = self._mapping(where, raw, ("key", "operator", "values"))
+        if entry.get("operator") not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            self._wrong(f"{where}.operator", entry.get("operator"), "In, NotIn, Exists or DoesNotExist")
+        values = self._strings(f"{where}.values", entry.get("values"), "label values")
+        return NodeRequirement(str(entry.get("key")), str(entry.get("operator")), values)
+
+    def _priority_roles(self, raw: object) -> PriorityRoles:
+        fields = {"onDemand": "on_demand", "spot": "spot", "overflow": "overflow"}
+        entry = self._mapping("priorityClasses", raw, tuple(fields))
+        for role, name in entry.items():
+            if name is not None and not isinstance(name, str):
+                self._wrong(f"priorityClasses.{role}", name, "the name of a PriorityClass, or nothing")
+        return PriorityRoles(**{fields[role]: str(name or "") for role, name in entry.items()})
+
+    def _leaving_taints(self, raw: object) -> tuple[str, ...]:
+        return self._strings("leavingTaints", raw, "taint keys")
+
+
+def _text(value: object) -> str:
+    """YAML reads 0.7 and 1 as numbers; annotations are text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,200 @@
+"""Decides on one pod: its class, why, and what to inject."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from placement import names
+from placement.classes import Classes
+from placement.configuration import Configuration
+from placement.model import Class, Kind, NodeRequirement, NodeTerm, Pool, Template, Workload
+from placement.policy import TOPOLOGY_KEYS, Policy, needed
+
+
+class Reason(StrEnum):
+    """Why a pod was placed as it was, or left alone. One enum for metrics, logs and annotations."""
+
+    SLOT = "slot"  # the class of its slot
+    SPOT_OUT = "spot-out"  # a spot slot, admitted soft
+    ORDERED = "ordered"  # a spot ordinal of an OrderedReady StatefulSet: preferred, lest it block the later ones
+    CONTRADICTION = "contradiction"  # the pod's own node terms exclude the class of its slot
+    DECIDED = "decided"  # it carries a decision of ours already
+    OPTED_OUT = "opted-out"
+    NOT_OPTED_IN = "not-opted-in"
+    NOT_A_WORKLOAD = "not-a-workload"  # a bare pod, a Job's, a DaemonSet's, another controller's
+    UNKNOWN_OWNER = "unknown-owner"  # neither the caches nor the API server knew it in time
+    PRESET_NODE = "preset-node"  # spec.nodeName is set
+    FOREIGN_SCHEDULER = "foreign-scheduler"
+    MIRROR = "mirror"
+    NOT_READY = "not-ready"  # our caches are not synced
+    MALFORMED = "malformed"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """A preferred node term and its weight."""
+
+    weight: int
+    term: NodeTerm
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of one pod. Empty fields inject nothing."""
+
+    id: str
+    controller_uid: str
+    reason: Reason
+    explanation: str
+    placed: Class | None = None  # None: left alone
+    slot: int | None = None
+    soft: bool = False
+    required: tuple[NodeTerm, ...] = ()
+    preferred: tuple[Preference, ...] = ()
+    tolerations: tuple[Mapping[str, str], ...] = ()
+    spread: tuple[Mapping[str, Any], ...] = ()
+    priority_class: str = ""
+    deletion_cost: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """The owner that a pod was created by (a ReplicaSet, or the StatefulSet itself) and what it stands for."""
+
+    uid: str
+    workload: Workload
+    policy: Policy
+    replicas: int
+    selector: Mapping[str, Any]
+    template: Template
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a decision depends on beside the pod and its owner."""
+
+    configuration: Configuration
+    spot_pools: tuple[Pool, ...] = ()  # in `pool_order`
+    priority_classes: Collection[str] = ()
+    spot_is_out: bool = False
+
+
+def decide(
+    decision_id: str, slot: int, revision: Revision, own_terms: tuple[NodeTerm, ...], around: Surroundings
+) -> Decision:
+    """The decision for a pod that has this slot. `own_terms` are the user's (node selector included), ORed."""
+    slots = revision.policy.slots
+    placed = slots.class_of(slot)
+    because = f"slot {slot} belongs on {placed} ({revision.policy.explain()})"
+    classes = around.configuration.classes
+    if placed not in classes.allowed(own_terms):
+        text = f"left alone: {because}, but the pod's own node selector or affinity excludes {placed} nodes"
+        return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text)
+    reason = _reason(placed, revision.workload, around)
+    soft = reason is not Reason.SLOT
+    return Decision(
+        decision_id,
+        revision.uid,
+        reason,
+        because + _SOFTENED.get(reason, ""),
+        placed,
+        slot,
+        soft,
+        required=() if soft else classes.terms(placed),
+        preferred=_preferences(placed, soft, _pool(slot, revision, around), classes),
+        tolerations=classes.tolerations if placed is Class.SPOT else (),
+        spread=tuple(_spread(revision)),
+        priority_class=_priority_class(placed, reason, slot, revision, around),
+        deletion_cost=_deletion_cost(slot, revision),
+    )
+
+
+_SOFTENED = {
+    Reason.SPOT_OUT: "; preferred only, because spot is out",
+    Reason.ORDERED: "; preferred only, because a pending ordinal would block all later ones (OrderedReady)",
+}
+
+
+def _reason(placed: Class, workload: Workload, around: Surroundings) -> Reason:
+    if placed is Class.SPOT and around.spot_is_out:
+        return Reason.SPOT_OUT
+    if placed is Class.SPOT and workload.ordered:
+        return Reason.ORDERED
+    return Reason.SLOT
+
+
+def pool_order(pools: Collection[Pool]) -> tuple[Pool, ...]:
+    """Pools in the order that slots walk through them: zones take turns, so that neighbours differ in zone.
+
+    Pools a/m, a/r, b/m, c/m come out as a/m, b/m, c/m, a/r.
+    """
+    rank: dict[Pool, int] = {}
+    seen: dict[str, int] = {}
+    for pool in sorted(pools, key=lambda pool: (pool.zone, pool.instance_type)):
+        rank[pool] = seen.get(pool.zone, 0)
+        seen[pool.zone] = rank[pool] + 1
+    return tuple(sorted(rank, key=lambda pool: (rank[pool], pool.zone)))
+
+
+def _pool(slot: int, revision: Revision, around: Surroundings) -> Pool | None:
+    """The pool that a spot slot prefers: the j-th spot slot takes pool (start + j) mod P.
+
+    Each workload starts elsewhere, or the first pools would hold the first pods of every small workload.
+    """
+    if revision.policy.slots.class_of(slot) is not Class.SPOT or not around.spot_pools:
+        return None
+    start = zlib.crc32(f"{revision.workload.kind}/{revision.workload.key}".encode())
+    return around.spot_pools[(start + revision.policy.slots.spot_index(slot)) % len(around.spot_pools)]
+
+
+def _preferences(placed: Class, soft: bool, pool: Pool | None, classes: Classes) -> tuple[Preference, ...]:
+    """The class where it is not required, and the pool. The class outweighs the pool."""
+    terms = classes.terms(placed)
+    by_class = tuple(Preference(100, term) for term in terms) if soft else ()
+    by_pool = tuple(Preference(50 if soft else 100, term + _pool_term(pool)) for term in terms) if pool else ()
+    return by_class + by_pool
+
+
+def _pool_term(pool: Pool) -> NodeTerm:
+    labels = ((names.ZONE, pool.zone), (names.INSTANCE_TYPE, pool.instance_type))
+    return tuple(NodeRequirement(key, "In", (value,)) for key, value in labels if value)
+
+
+def _spread(revision: Revision) -> list[dict[str, Any]]:
+    """Even spreading within this revision: a ReplicaSet's selector names it, a StatefulSet's needs the label's key."""
+    by_revision = {"matchLabelKeys": [names.CONTROLLER_REVISION_HASH]}
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": TOPOLOGY_KEYS[rule.topology],
+            "whenUnsatisfiable": "DoNotSchedule" if rule.hard else "ScheduleAnyway",
+            "labelSelector": dict(revision.selector),
+            **({"nodeTaintsPolicy": "Honor"} if rule.hard else {}),
+            **(by_revision if revision.workload.kind is Kind.STATEFUL_SET else {}),
+        }
+        for rule in revision.policy.spread
+    ]
+
+
+def _priority_class(placed: Class, reason: Reason, slot: int, revision: Revision, around: Surroundings) -> str:
+    """The class of the pod's role, if it exists and the owner's template names none of its own.
+
+    Overflow is what is more than the service needs: soft because spot is out, and at or above `min-available`.
+    """
+    roles = around.configuration.priority_roles
+    role = roles.spot if placed is Class.SPOT else roles.on_demand
+    if reason is Reason.SPOT_OUT and slot >= needed(revision.policy, revision.workload):
+        role = roles.overflow
+    return role if role in around.priority_classes and not revision.template.priority_class else ""
+
+
+def _deletion_cost(slot: int, revision: Revision) -> int | None:
+    """The highest slot leaves first. StatefulSets leave by ordinal anyway; users' own costs are theirs."""
+    if revision.workload.kind is Kind.STATEFUL_SET or revision.template.has_deletion_cost:
+        return None
+    return -slot

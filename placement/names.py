@@ -1,0 +1,81 @@
+"""Every name that Spotweave writes to, or reads from, the cluster: who writes it, who reads it, which values."""
+
+PREFIX = "spotweave.dev/"
+
+# --- opting in and out -------------------------------------------------------------------------------------------
+# Label on namespaces, written by people: `enabled` opts the namespace in. On a pod template (label) or a workload
+# (label or annotation) `disabled` opts that workload out. Read by the webhook configuration, webhook and status.
+PLACEMENT = PREFIX + "placement"
+ENABLED = "enabled"
+DISABLED = "disabled"
+
+# --- policy: annotations of Deployments, StatefulSets and (as defaults) Namespaces; written by people ---------------
+# Values and defaults are in `policy.SETTINGS`, which the parser and the documentation are made from.
+SPOT_RATIO = PREFIX + "spot-ratio"
+MIN_ON_DEMAND = PREFIX + "min-on-demand"
+MIN_AVAILABLE = PREFIX + "min-available"
+AVAILABILITY_TARGET = PREFIX + "availability-target"
+SPOT_FALLBACK = PREFIX + "spot-fallback"
+SPOT_FALLBACK_AFTER = PREFIX + "spot-fallback-after"
+ON_DEMAND_FALLBACK = PREFIX + "on-demand-fallback"
+SPREAD = PREFIX + "spread"
+REBALANCE = PREFIX + "rebalance"
+REBALANCE_WINDOW = PREFIX + "rebalance-window"
+REPLACE_LOST_PODS = PREFIX + "replace-lost-pods"
+
+# --- pods: written by the webhook at admission, rewritten by the rebalancer -----------------------------------------
+# Label: the class the pod was given, `on-demand` or `spot`. Read by people, dashboards and status.
+CLASS = PREFIX + "class"
+# Annotation: the pod's index within its revision, "0", "1", … Read by the webhook (which slots are taken) and status.
+SLOT = PREFIX + "slot"
+# Annotation: "<controller uid>/<decision id>". It proves that the other annotations were made for this pod and not
+# copied with a template. The id lets the webhook recognise a pod that it has decided on.
+DECISION = PREFIX + "decision"
+# Annotation: one sentence that says why the pod is where it is. Written for people.
+REASON = PREFIX + "reason"
+# Annotation "true": the class is preferred, not required; the pod may run on the other class and is to return.
+SOFT = PREFIX + "soft"
+# Annotation: until when the pod is released, and the label to put back (design §4a). Its slot is free.
+RELEASED = PREFIX + "released"
+
+# --- names of Kubernetes itself ------------------------------------------------------------------------------------
+# Annotation on pods of a ReplicaSet: on scale-down the lowest cost leaves first; we write -slot.
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+# Label that a Deployment's controller puts on its ReplicaSets and their pods; tells the revisions apart.
+POD_TEMPLATE_HASH = "pod-template-hash"
+# The same for StatefulSets.
+CONTROLLER_REVISION_HASH = "controller-revision-hash"
+# Annotation of static pods' mirrors: never touched.
+MIRROR = "kubernetes.io/config.mirror"
+# Node labels: where a node stands and what it is. Read to tell the pools apart, written into affinity and spread.
+CAPACITY = "node.kubernetes.io/capacity"
+ZONE = "topology.kubernetes.io/zone"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+HOSTNAME = "kubernetes.io/hostname"
+
+# --- our own objects -----------------------------------------------------------------------------------------------
+SYSTEM_NAMESPACE = "spotweave-system"
+WEBHOOK_CONFIGURATION = "spotweave"
+WEBHOOK_ENTRY = "place.spotweave.dev"
+WEBHOOK_SERVICE = "spotweave-webhook"
+WEBHOOK_PATH = "/mutate"
+TLS_SECRET = "spotweave-webhook-tls"  # noqa: S105 - the name of the Secret, not a secret
+CONFIG_MAP = "spotweave-config"
+CONFIG_KEY = "config.yaml"
+STATE_MAP = "spotweave-state"
+LEASE = "spotweave-rebalancer"
+OVERFLOW_PRIORITY = "spotweave-overflow"
+WEBHOOK_ACCOUNT = "spotweave-webhook"
+REBALANCER_ACCOUNT = "spotweave-rebalancer"
+
+# --- metrics -------------------------------------------------------------------------------------------------------
+# Written by the webhook.
+METRIC_DECISIONS = "spotweave_admission_decisions"  # {class, reason}; `_total` is appended by the client library
+METRIC_FAIL_OPEN = "spotweave_admission_fail_open"
+METRIC_ADMISSION_SECONDS = "spotweave_admission_seconds"
+METRIC_LEDGER = "spotweave_ledger_decisions"
+METRIC_CACHE_AGE = "spotweave_cache_age_seconds"
+METRIC_CERTIFICATE_EXPIRY = "spotweave_certificate_expiry_timestamp_seconds"
+METRIC_POLICY_MISTAKES = "spotweave_policy_mistakes"
+# Written by the rebalancer that leads.
+METRIC_WORKLOAD_PODS = "spotweave_workload_pods"  # {namespace, kind, name, class, state}

@@ -1,0 +1,168 @@
+"""A decision as JSON patch on the raw pod.
+
+`Ignore` covers a failed call, not a patch that does not apply: that refuses the pod. So the patch is never written by
+hand: the pod is changed in memory, and each part of it that differs is added as a whole, which replaces what was
+there. Fields that we do not know are carried along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from placement import names
+from placement.decide import Decision, Preference
+from placement.model import NodeRequirement, NodeTerm
+
+RawPod = Mapping[str, Any]
+_PARTS = (
+    ("metadata", "labels"),
+    ("metadata", "annotations"),
+    ("spec", "affinity"),
+    ("spec", "tolerations"),
+    ("spec", "topologySpreadConstraints"),
+)
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def patch(raw_pod: RawPod, decision: Decision) -> list[dict[str, Any]]:
+    """The JSON patch that turns the pod into `placed_pod(raw_pod, decision)`; empty where nothing differs."""
+    new = placed_pod(raw_pod, decision)
+    operations = [
+        {"op": "add", "path": f"/{outer}/{inner}", "value": new[outer][inner]}
+        for outer, inner in _PARTS
+        if new[outer].get(inner) != (raw_pod[outer] or {}).get(inner)
+    ]
+    return operations + _priority_operations(raw_pod["spec"], decision.priority_class)
+
+
+def placed_pod(raw_pod: RawPod, decision: Decision) -> dict[str, Any]:
+    """The pod as the decision wants it, its priority apart (the API server computes that from the class)."""
+    metadata, spec = dict(raw_pod["metadata"]), dict(raw_pod["spec"])
+    if decision.placed is not None:
+        metadata["labels"] = {**(metadata.get("labels") or {}), names.CLASS: str(decision.placed)}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **_annotations(decision)}
+    _merge(spec, "affinity", _affinity(spec.get("affinity") or {}, decision))
+    _merge(spec, "tolerations", _tolerations(spec.get("tolerations") or [], decision.tolerations))
+    constraints = _spread(spec.get("topologySpreadConstraints") or [], decision.spread)
+    _merge(spec, "topologySpreadConstraints", constraints)
+    return {**raw_pod, "metadata": metadata, "spec": spec}
+
+
+def own_terms(raw_spec: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
+    """The ORed terms of a pod's own node selector and required node affinity; none where it has neither.
+
+    A term without expressions matches no node, so it is left out unless all are like that.
+    """
+    selector = tuple(
+        NodeRequirement(key, "In", (value,)) for key, value in (raw_spec.get("nodeSelector") or {}).items()
+    )
+    terms = [term for term in _required_terms(raw_spec.get("affinity") or {}) if not _matches_nothing(term)]
+    if not terms:
+        return (selector,) if selector else ()
+    return tuple(selector + _requirements(term) for term in terms)
+
+
+def _merge(spec: dict[str, Any], key: str, value: Any) -> None:
+    """Writes what we have to say, and nothing at all where neither we nor the user say anything."""
+    if value:
+        spec[key] = value
+
+
+def _annotations(decision: Decision) -> dict[str, str]:
+    written = {
+        names.DECISION: f"{decision.controller_uid}/{decision.id}",
+        names.REASON: decision.explanation,
+        names.SLOT: None if decision.slot is None else str(decision.slot),
+        names.SOFT: "true" if decision.soft else None,
+        names.DELETION_COST: None if decision.deletion_cost is None else str(decision.deletion_cost),
+    }
+    return {key: value for key, value in written.items() if value is not None}
+
+
+# --- node affinity ---------------------------------------------------------------------------------------------------
+
+
+def _affinity(raw_affinity: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+    node_affinity = dict(raw_affinity.get("nodeAffinity") or {})
+    if decision.required:
+        selector = dict(node_affinity.get(_REQUIRED) or {})
+        selector["nodeSelectorTerms"] = _with_required(_required_terms(raw_affinity), decision.required)
+        node_affinity[_REQUIRED] = selector
+    if decision.preferred:
+        written = list(node_affinity.get(_PREFERRED) or [])
+        ours = [_raw_preference(preference) for preference in decision.preferred]
+        node_affinity[_PREFERRED] = written + [each for each in ours if each not in written]
+    return {**raw_affinity, "nodeAffinity": node_affinity} if node_affinity else dict(raw_affinity)
+
+
+def _required_terms(raw_affinity: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    required = (raw_affinity.get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    return required.get("nodeSelectorTerms") or []
+
+
+def _with_required(written: Sequence[Mapping[str, Any]], ours: Sequence[NodeTerm]) -> list[dict[str, Any]]:
+    """The users' terms × ours. Terms are ORed, expressions ANDed: ours go into every term, never beside them."""
+    raw_ours = [[_raw_requirement(requirement) for requirement in term] for term in ours]
+    if not written:
+        return [{"matchExpressions": expressions} for expressions in raw_ours]
+    return [product for term in written for product in _products(term, raw_ours)]
+
+
+def _products(term: Mapping[str, Any], ours: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """One term with each of ours in it. Left as it is: a term that holds one of ours already, and an empty one
+
+    (it matches nothing; with an expression of ours it would match).
+    """
+    written = list(term.get("matchExpressions") or [])
+    if _matches_nothing(term) or any(all(each in written for each in expressions) for expressions in ours):
+        return [dict(term)]
+    return [{**term, "matchExpressions": written + expressions} for expressions in ours]
+
+
+def _matches_nothing(term: Mapping[str, Any]) -> bool:
+    return not term.get("matchExpressions") and not term.get("matchFields")
+
+
+def _requirements(term: Mapping[str, Any]) -> NodeTerm:
+    return tuple(
+        NodeRequirement(each["key"], each["operator"], tuple(each.get("values") or ()))
+        for each in term.get("matchExpressions") or []
+    )
+
+
+def _raw_requirement(requirement: NodeRequirement) -> dict[str, Any]:
+    return {"key": requirement.key, "operator": requirement.operator, "values": list(requirement.values)}
+
+
+def _raw_preference(preference: Preference) -> dict[str, Any]:
+    term = {"matchExpressions": [_raw_requirement(each) for each in preference.term]}
+    return {"weight": preference.weight, "preference": term}
+
+
+# --- the rest of the spec --------------------------------------------------------------------------------------------
+
+
+def _tolerations(written: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, str]]) -> list[Mapping[str, Any]]:
+    return [*written, *(dict(toleration) for toleration in ours if toleration not in written)]
+
+
+def _spread(written: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Ours, for the topologies that the user says nothing of."""
+    taken = {constraint.get("topologyKey") for constraint in written}
+    return [*written, *(constraint for constraint in ours if constraint["topologyKey"] not in taken)]
+
+
+def _priority_operations(raw_spec: Mapping[str, Any], priority_class: str) -> list[dict[str, Any]]:
+    """The API server has computed priority and preemption policy already; beside a new class both must go.
+
+    Removing a path that is not there refuses the pod, so each is looked for first.
+    """
+    if not priority_class or raw_spec.get("priorityClassName") == priority_class:
+        return []
+    computed = [key for key in ("priority", "preemptionPolicy") if key in raw_spec]
+    return [
+        {"op": "add", "path": "/spec/priorityClassName", "value": priority_class},
+        *({"op": "remove", "path": f"/spec/{key}"} for key in computed),
+    ]

@@ -1,0 +1,306 @@
+"""Policy: what a workload's annotations, its namespace's, the configuration's defaults and limits come to.
+
+A value that cannot be parsed never stops a pod. The next level's value counts instead, and the mistake is reported
+together with all the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from difflib import get_close_matches
+from fractions import Fraction
+from typing import Any, Literal
+
+from placement import names
+from placement.model import Kind, Workload
+from placement.slots import Slots
+from placement.window import Window, parse_duration, parse_window
+
+Level = Literal["workload", "namespace", "configuration", "built-in"]
+
+_WHOLE = re.compile(r"\d{1,9}", re.ASCII)
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)%", re.ASCII)
+_DECIMAL = re.compile(r"[01]?\.\d{1,9}|[01]", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A count, or a share of the replicas that is rounded up, as in PodDisruptionBudgets."""
+
+    count: int = 0
+    share: Fraction | None = None
+
+    def of(self, replicas: int) -> int:
+        return self.count if self.share is None else -(-self.share.numerator * replicas // self.share.denominator)
+
+    def __str__(self) -> str:
+        return str(self.count) if self.share is None else percent(self.share)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Spread:
+    """Even spreading over a topology: `zone`, `host` or `instance-type`."""
+
+    topology: str
+    hard: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.topology}:{'hard' if self.hard else 'soft'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """Something a person wrote that does not count, and what would."""
+
+    level: Level
+    annotation: str
+    value: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.level} {self.annotation}: {self.value!r} does not count; expected {self.expected}"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A workload's policy. `source` tells the level that each setting came from."""
+
+    spot_ratio: Fraction | None = Fraction(7, 10)  # None: auto
+    min_on_demand: int = 1
+    min_available: Amount | None = None  # None: not declared
+    availability_target: Fraction = Fraction(999, 1000)
+    spot_fallback: str = "on-demand"
+    spot_fallback_after: timedelta = timedelta(seconds=60)
+    on_demand_fallback: str | None = None  # None: `spot`, for a single replica `wait`
+    spread: tuple[Spread, ...] = (Spread("host"), Spread("zone"))
+    rebalance: str = "auto"
+    rebalance_window: Window | None = None  # None: always
+    replace_lost_pods: str | None = None  # None: by kind
+    source: Mapping[str, Level] = field(default_factory=dict, compare=False)
+
+    @property
+    def slots(self) -> Slots:
+        """`auto` stands for the built-in ratio until interruption rates have been observed."""
+        return Slots(BUILT_IN_RATIO if self.spot_ratio is None else self.spot_ratio, self.min_on_demand)
+
+    def explain(self) -> str:
+        ratio = f"auto ({percent(BUILT_IN_RATIO)})" if self.spot_ratio is None else percent(self.spot_ratio)
+        return f"spot-ratio {ratio}, min-on-demand {self.min_on_demand}"
+
+
+BUILT_IN_RATIO = Fraction(7, 10)
+
+
+def percent(share: Fraction) -> str:
+    return f"{float(share * 100):.6f}".rstrip("0").rstrip(".") + "%"
+
+
+def needed(policy: Policy, workload: Workload) -> int:
+    """How many replicas must serve: declared, else what the workload's own rollout would leave (assumed)."""
+    n = workload.replicas
+    if policy.min_available is not None:
+        return min(n, policy.min_available.of(n))
+    if workload.kind is Kind.STATEFUL_SET:
+        return max(0, n - 1)
+    return n - _unavailable(workload.rollout.max_unavailable, n)
+
+
+def _unavailable(value: int | str, replicas: int) -> int:
+    """A Deployment's maxUnavailable, which is rounded down."""
+    matched = _PERCENT.fullmatch(str(value))
+    wanted = int(Fraction(matched[1]) * replicas / 100) if matched else int(value)
+    return min(replicas, wanted)
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def parse_share(text: str) -> Fraction:
+    """`70%` or a decimal 0–1; a bare `70` is an error, because nobody can tell whether it means 70 or 0.7."""
+    matched = _PERCENT.fullmatch(text)
+    if not matched and not _DECIMAL.fullmatch(text):
+        raise ValueError(text)
+    share = Fraction(matched[1]) / 100 if matched else Fraction(text)
+    if share > 1:
+        raise ValueError(text)
+    return share
+
+
+def _ratio(text: str) -> Fraction | None:
+    return None if text == "auto" else parse_share(text)
+
+
+def _count(text: str) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _amount(text: str) -> Amount:
+    return Amount(share=parse_share(text)) if text.endswith("%") else Amount(_count(text))
+
+
+def _target(text: str) -> Fraction:
+    share = parse_share(text)
+    if not 0 < share < 1:
+        raise ValueError(text)
+    return share
+
+
+def _one_of(*values: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in values:
+            raise ValueError(text)
+        return text
+
+    return parse
+
+
+def _spreads(text: str) -> tuple[Spread, ...]:
+    """What is asked for on top of zone and host soft; `none` alone asks for no spreading at all."""
+    if text == "none":
+        return ()
+    rules = {"zone": False, "host": False}
+    for part in text.split(","):
+        topology, _, strength = part.strip().partition(":")
+        if topology not in TOPOLOGY_KEYS or strength not in ("", "soft", "hard"):
+            raise ValueError(text)
+        rules[topology] = strength == "hard"
+    return tuple(sorted(Spread(topology, hard) for topology, hard in rules.items()))
+
+
+TOPOLOGY_KEYS = {"zone": names.ZONE, "host": names.HOSTNAME, "instance-type": names.INSTANCE_TYPE}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One annotation: the field of Policy that it sets, how it is read, and what to tell who got it wrong."""
+
+    annotation: str
+    parse: Callable[[str], Any]
+    expected: str
+
+    @property
+    def name(self) -> str:
+        return self.annotation.removeprefix(names.PREFIX)
+
+    @property
+    def field(self) -> str:
+        return self.name.replace("-", "_")
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(names.SPOT_RATIO, _ratio, "a percentage such as 70%, a decimal from 0 to 1 such as 0.7, or auto"),
+    Setting(names.MIN_ON_DEMAND, _count, "a whole number such as 1"),
+    Setting(names.MIN_AVAILABLE, _amount, "a whole number such as 2 or a percentage such as 80%"),
+    Setting(names.AVAILABILITY_TARGET, _target, "a percentage above 0% and below 100% such as 99.9%"),
+    Setting(names.SPOT_FALLBACK, _one_of("on-demand", "wait"), "on-demand or wait"),
+    Setting(names.SPOT_FALLBACK_AFTER, parse_duration, "a duration such as 60s, 5m or 1h30m"),
+    Setting(names.ON_DEMAND_FALLBACK, _one_of("spot", "wait"), "spot or wait"),
+    Setting(
+        names.SPREAD, _spreads, "none, or a list of zone, host, instance-type, each with :soft or :hard if you like"
+    ),
+    Setting(names.REBALANCE, _one_of("auto", "plan-only", "off"), "auto, plan-only or off"),
+    Setting(
+        names.REBALANCE_WINDOW,
+        parse_window,
+        'a cron line, a duration and a time zone (UTC if none) such as "0 22 * * 1-5 8h Europe/Berlin"',
+    ),
+    Setting(names.REPLACE_LOST_PODS, _one_of("fast", "kubernetes"), "fast or kubernetes"),
+)
+_BY_ANNOTATION = {setting.annotation: setting for setting in SETTINGS}
+_NOT_POLICY = {names.PLACEMENT}  # ours on workloads and namespaces, but no setting
+
+
+# --- levels and limits -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a platform team forbids in the namespaces that it selects (None: does not limit)."""
+
+    max_spot_ratio: Fraction | None = None
+    min_on_demand: int | None = None
+
+
+def resolve(
+    workload: Mapping[str, str],
+    namespace: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
+    limits: Sequence[Limit] = (),
+) -> tuple[Policy, tuple[Mistake, ...]]:
+    """The policy that annotations of a workload and its namespace come to, and every mistake in them.
+
+    `defaults` are the configuration's; they are checked when it is read, so they hold no mistakes.
+    """
+    levels: tuple[tuple[Level, Mapping[str, str]], ...] = (
+        ("workload", workload),
+        ("namespace", namespace or {}),
+        ("configuration", defaults or {}),
+    )
+    mistakes = [mistake for level, written in levels for mistake in mistakes_in(written, level)]
+    values: dict[str, Any] = {}
+    source: dict[str, Level] = {setting.name: "built-in" for setting in SETTINGS}
+    for level, written in reversed(levels):
+        for setting, value in _settings_in(written):
+            values[setting.field] = value
+            source[setting.name] = level
+    policy = Policy(**values, source=source)
+    for limit in limits:
+        policy = _clamped(policy, limit)
+    return policy, (*mistakes, *_clamps(Policy(**values, source=source), policy))
+
+
+def mistakes_in(written: Mapping[str, str], level: Level) -> Iterator[Mistake]:
+    """Every annotation of ours at one level that does not count."""
+    for annotation, text in sorted(written.items()):
+        if not annotation.startswith(names.PREFIX) or annotation in _NOT_POLICY:
+            continue
+        setting = _BY_ANNOTATION.get(annotation)
+        if setting is None:
+            yield Mistake(level, annotation, text, _known_annotation(annotation))
+        elif not _is_valid(setting, text):
+            yield Mistake(level, annotation, text, setting.expected)
+
+
+def _known_annotation(annotation: str) -> str:
+    near = get_close_matches(annotation, _BY_ANNOTATION, n=1)
+    known = ", ".join(setting.name for setting in SETTINGS)
+    return f"the annotation {near[0]}" if near else f"{names.PREFIX} and one of {known}"
+
+
+def _settings_in(written: Mapping[str, str]) -> Iterator[tuple[Setting, Any]]:
+    for setting in SETTINGS:
+        if setting.annotation in written and _is_valid(setting, written[setting.annotation]):
+            yield setting, setting.parse(written[setting.annotation].strip())
+
+
+def _is_valid(setting: Setting, text: str) -> bool:
+    try:
+        setting.parse(text.strip())
+    except ValueError:
+        return False
+    return True
+
+
+def _clamped(policy: Policy, limit: Limit) -> Policy:
+    ratio, floor = policy.spot_ratio, policy.min_on_demand
+    if limit.max_spot_ratio is not None:
+        ratio = min(policy.slots.ratio, limit.max_spot_ratio)
+    if limit.min_on_demand is not None:
+        floor = max(floor, limit.min_on_demand)
+    return replace(policy, spot_ratio=ratio, min_on_demand=floor)
+
+
+def _clamps(asked: Policy, got: Policy) -> Iterator[Mistake]:
+    """What somebody wrote and a limit took back. A default that is clamped is nobody's mistake."""
+    ratio, floor = asked.source["spot-ratio"], asked.source["min-on-demand"]
+    if asked.slots.ratio != got.slots.ratio and ratio in ("workload", "namespace"):
+        limit = f"at most {percent(got.slots.ratio)} (a limit of the configuration)"
+        yield Mistake(ratio, names.SPOT_RATIO, percent(asked.slots.ratio), limit)
+    if asked.min_on_demand != got.min_on_demand and floor in ("workload", "namespace"):
+        limit = f"at least {got.min_on_demand} (a limit of the configuration)"
+        yield Mistake(floor, names.MIN_ON_DEMAND, str(asked.min_on_demand), limit)

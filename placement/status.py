@@ -1,0 +1,169 @@
+"""What each opted-in workload wants, what is there, and why they differ."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from placement import names
+from placement.configuration import Configuration
+from placement.model import Class, Kind, Pod, ReplicaSet, Snapshot, Workload
+from placement.policy import Mistake, Policy, resolve
+from placement.slots import Mix
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PodStatus:
+    """One pod of a workload: where it is, and why."""
+
+    pod: Pod
+    node_class: Class | None  # of its node; None while it has none, or the node is gone
+    given: Class | None  # by a decision of ours
+    reason: str
+
+    @property
+    def serves(self) -> bool:
+        return self.pod.ready and not self.pod.terminating and self.node_class is not None
+
+    @property
+    def is_missed(self) -> bool:
+        return self.pod.is_live and self.pod.decision_id is None
+
+    @property
+    def is_pending(self) -> bool:
+        return self.pod.is_live and not self.serves
+
+    @property
+    def belongs(self) -> Class:
+        """The class that it is counted as while it does not serve."""
+        return self.given or self.node_class or Class.ON_DEMAND
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadStatus:
+    """A workload's wanted and actual mix. `actual` counts pods that serve, by the class of their existing node."""
+
+    workload: Workload
+    policy: Policy
+    mistakes: tuple[Mistake, ...]
+    revisions: int  # that have or want pods
+    wanted: Mix
+    actual: Mix
+    pending: Mix
+    missed: tuple[str, ...]
+    soft: int
+    pods: tuple[PodStatus, ...]
+    reason: str
+
+    @property
+    def is_exact(self) -> bool:
+        return self.actual == self.wanted
+
+
+def statuses(snapshot: Snapshot, configuration: Configuration) -> tuple[WorkloadStatus, ...]:
+    """Every workload that is opted in, in the order of namespace, kind and name."""
+    pods_by_owner = _grouped((pod.owner.uid, pod) for pod in snapshot.pods if pod.owner)
+    revisions_by_owner = _grouped((each.owner.uid, each) for each in snapshot.replica_sets if each.owner)
+    ordered = sorted(snapshot.workloads, key=lambda each: (each.namespace, each.kind, each.name))
+    return tuple(
+        _status(workload, revisions_by_owner.get(workload.uid, []), pods_by_owner, snapshot, configuration)
+        for workload in ordered
+        if _is_placed(workload, snapshot)
+    )
+
+
+def _is_placed(workload: Workload, snapshot: Snapshot) -> bool:
+    namespace = snapshot.namespaces.get(workload.namespace)
+    return namespace is not None and namespace.is_opted_in and not workload.is_opted_out
+
+
+def _grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    groups: dict[str, list[T]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups
+
+
+def _status(
+    workload: Workload,
+    revisions: list[ReplicaSet],
+    pods_by_owner: Mapping[str, list[Pod]],
+    snapshot: Snapshot,
+    configuration: Configuration,
+) -> WorkloadStatus:
+    namespace = snapshot.namespaces[workload.namespace]
+    limits = configuration.limits_of(namespace.labels)
+    policy, mistakes = resolve(workload.annotations, namespace.annotations, configuration.defaults, limits)
+    owners = [workload.uid] if workload.kind is Kind.STATEFUL_SET else [revision.uid for revision in revisions]
+    pods = tuple(
+        _pod_status(pod, snapshot, configuration)
+        for pod in sorted((pod for owner in owners for pod in pods_by_owner.get(owner, [])), key=_slot_order)
+    )
+    active = [revision for revision in revisions if revision.replicas]
+    wanted = _wanted(workload, active, policy)
+    actual = Mix.of(each.node_class for each in pods if each.serves and each.node_class)
+    return WorkloadStatus(
+        workload,
+        policy,
+        mistakes,
+        max(1, len(active)),
+        wanted,
+        actual,
+        pending=Mix.of(each.belongs for each in pods if each.is_pending),
+        missed=tuple(each.pod.name for each in pods if each.is_missed),
+        soft=sum(each.pod.is_live and names.SOFT in each.pod.annotations for each in pods),
+        pods=pods,
+        reason="; ".join(_differences(workload, active, pods)) if actual != wanted else "",
+    )
+
+
+def _slot_order(pod: Pod) -> tuple[int, str]:
+    return (1_000_000 if pod.slot is None else pod.slot, pod.name)
+
+
+def _wanted(workload: Workload, active: list[ReplicaSet], policy: Policy) -> Mix:
+    """The formula on spec.replicas; while a rollout is under way, the sum over its revisions."""
+    if len(active) < 2:
+        return policy.slots.mix(workload.replicas)
+    return sum((policy.slots.mix(revision.replicas) for revision in active), Mix())
+
+
+def _pod_status(pod: Pod, snapshot: Snapshot, configuration: Configuration) -> PodStatus:
+    node = snapshot.nodes.get(pod.node)
+    node_class = None if node is None else configuration.classes.of_node(node.labels) or Class.ON_DEMAND
+    label = pod.labels.get(names.CLASS, "")
+    given = Class(label) if pod.slot is not None and label in tuple(Class) else None
+    reason = pod.annotations.get(names.REASON, "") if pod.decision_id else "admission missed it"
+    return PodStatus(pod, node_class, given, reason)
+
+
+def _differences(workload: Workload, active: list[ReplicaSet], pods: tuple[PodStatus, ...]) -> Iterator[str]:
+    """Why the mix is not what is wanted, the most telling first."""
+    live = [each for each in pods if each.pod.is_live]
+    if missed := sum(each.is_missed for each in live):
+        yield f"{_pods(missed)} missed by admission"
+    if alone := sum(each.pod.decision_id is not None and each.pod.slot is None for each in live):
+        yield f"{_pods(alone)} left alone: own node selector or affinity excludes the class"
+    if len(active) > 1:
+        yield f"rollout under way ({len(active)} revisions)"
+    stuck = [each for each in live if each.pod.unschedulable]
+    if stuck:
+        yield f"{_pods(len(stuck))} unschedulable: {stuck[0].pod.unschedulable}"
+    if lost := sum(bool(each.pod.node) and each.node_class is None for each in live):
+        yield f"{_pods(lost)} on nodes that are gone"
+    if starting := sum(each.is_pending and not each.pod.unschedulable for each in live):
+        yield f"{_pods(starting)} not ready yet"
+    if elsewhere := sum(each.serves and each.given not in (None, each.node_class) for each in live):
+        yield f"{_pods(elsewhere)} on the other class than their slot's"
+    if len(live) != workload.replicas and len(active) < 2:
+        yield f"{len(live)} of {workload.replicas} pods exist"
+    if not any((missed, alone, stuck, starting, elsewhere)) and len(live) == workload.replicas:
+        yield "the policy has changed since these pods were placed"
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

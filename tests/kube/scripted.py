@@ -1,0 +1,153 @@
+"""An API server on loopback that says what a test tells it to, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl, urlsplit
+
+from kubernetes.client import Configuration
+
+from kube.client import Client
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes = b""
+
+    @property
+    def is_watch(self) -> bool:
+        return self.query.get("watch") == "true"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer, sent after `delay_seconds`."""
+
+    body: bytes = b"{}"
+    status: int = 200
+    retry_after: str = ""
+    delay_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of a watch, then: "hold" it open in silence, "end" it as the server does, or "cut" the connection."""
+
+    lines: Sequence[bytes] = ()
+    then: str = "hold"
+
+
+class Script:
+    """What to answer next. Lists and watches have queues of their own; an empty one means to hang in silence."""
+
+    def __init__(self) -> None:
+        self.asked: queue.Queue[Request] = queue.Queue()
+        self.lists: queue.Queue[Answer] = queue.Queue()
+        self.watches: queue.Queue[Answer | Lines] = queue.Queue()
+        self.closing = threading.Event()
+
+    def answer(self, *answers: Answer | bytes) -> None:
+        for answer in answers:
+            self.lists.put(answer if isinstance(answer, Answer) else Answer(answer))
+
+    def watch(self, *watches: Answer | Lines) -> None:
+        for watch in watches:
+            self.watches.put(watch)
+
+    def next_request(self, *, watch: bool | None = None) -> Request:
+        """The next request that came in; with `watch`, the next that is (or is not) one."""
+        while True:
+            request = self.asked.get(timeout=5)
+            if watch is None or request.is_watch is watch:
+                return request
+
+
+class _Connection(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    script: Script
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = Request(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body)
+        self.script.asked.put(request)
+        try:
+            self._answer(self.script.watches if request.is_watch else self.script.lists)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    def _answer(self, answers: queue.Queue[Answer] | queue.Queue[Answer | Lines]) -> None:
+        try:
+            answer = answers.get_nowait()
+        except queue.Empty:
+            self._hang()
+            return
+        if isinstance(answer, Lines):
+            self._send_lines(answer)
+        else:
+            self._send_whole(answer)
+
+    def _hang(self) -> None:
+        self.script.closing.wait()
+        self.close_connection = True
+
+    def _send_whole(self, answer: Answer) -> None:
+        self.script.closing.wait(answer.delay_seconds)
+        self.send_response(answer.status)
+        if answer.retry_after:
+            self.send_header("retry-after", answer.retry_after)
+        self.send_header("content-length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def _send_lines(self, watch: Lines) -> None:
+        self.send_response(200)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for line in watch.lines:
+            self.wfile.write(b"%x\r\n%s\n\r\n" % (len(line) + 1, line))
+        if watch.then == "hold":
+            self._hang()
+        elif watch.then == "cut":
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+        else:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+        """Silent: what was asked is in the script."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+
+@contextmanager
+def scripted_api() -> Iterator[tuple[Script, Client]]:
+    """A script to fill, and a client that talks to the server that follows it."""
+    script = Script()
+    server = _Server(("127.0.0.1", 0), type("Connection", (_Connection,), {"script": script}))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    client = Client(Configuration(host=f"http://127.0.0.1:{server.server_port}"), user_agent="test/1")
+    try:
+        yield script, client
+    finally:
+        client.close()
+        script.closing.set()
+        server.shutdown()
+        server.server_close()

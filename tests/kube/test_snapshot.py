@@ -1,0 +1,98 @@
+"""Snapshots: read once, or taken from stores."""
+
+import pytest
+
+from kube.client import Client
+from kube.errors import ApiError, Forbidden, Garbled, Gone, ServerError
+from kube.resources import PODS
+from kube.snapshot import STARTS, read_all, read_snapshot, snapshot_of
+from kube.store import Store
+from placement.model import Kind, Namespace, Node, Pod, ReplicaSet, Snapshot, Workload
+from tests.kube.objects import page, raw_pod, status
+from tests.kube.scripted import Answer, Script
+
+META = {"name": "x", "namespace": "shop", "uid": "u"}
+
+
+def test_a_snapshot_is_one_list_of_each(script: Script, client: Client) -> None:
+    """Deployments and StatefulSets are both workloads."""
+    bare = {"metadata": META}
+    script.answer(*[page(bare)] * 6)
+    snapshot = read_snapshot(client)
+    assert [workload.kind for workload in snapshot.workloads] == [Kind.DEPLOYMENT, Kind.STATEFUL_SET]
+    assert (set(snapshot.namespaces), set(snapshot.nodes)) == ({"x"}, {"x"})
+    assert (len(snapshot.replica_sets), len(snapshot.pods)) == (1, 1)
+
+
+def test_pages_are_followed_by_their_token(script: Script, client: Client) -> None:
+    """Each page asks with the token of the one before; the first asks for the most recent state."""
+    script.answer(page(raw_pod("a"), token="t1"), page(raw_pod("b"), token="t2"), page(raw_pod("c")))
+    assert [pod.name for pod in read_all(client, PODS)] == ["a", "b", "c"]
+    queries = [script.next_request().query for _ in range(3)]
+    assert queries == [{"limit": "500"}, {"limit": "500", "continue": "t1"}, {"limit": "500", "continue": "t2"}]
+
+
+def test_an_expired_token_starts_the_list_over(script: Script, client: Client) -> None:
+    """Pages of two moments are never mixed."""
+    expired = Answer(status(410, "Expired"), status=410)
+    script.answer(page(raw_pod("old"), token="t1"), expired, page(raw_pod("new")))
+    assert [pod.name for pod in read_all(client, PODS)] == ["new"]
+
+
+def test_a_list_that_always_expires_is_given_up(script: Script, client: Client) -> None:
+    """The command line says so instead of trying for ever."""
+    script.answer(*[Answer(status(410, "Expired"), status=410)] * STARTS)
+    with pytest.raises(Gone):
+        read_all(client, PODS)
+
+
+FAILURES: dict[str, tuple[Answer, type[ApiError]]] = {
+    "refused": (Answer(status(403, "Forbidden"), status=403), Forbidden),
+    "the server fails": (Answer(b"", status=503), ServerError),
+    "an empty object": (Answer(b"{}"), Garbled),
+    "a page of text": (Answer(b"<html>"), Garbled),
+    "half of a list": (Answer(page(raw_pod("a"))[:-5]), Garbled),
+}
+
+
+@pytest.mark.parametrize(("answer", "expected"), FAILURES.values(), ids=FAILURES.keys())
+def test_a_failed_list_is_never_an_empty_one(
+    script: Script, client: Client, answer: Answer, expected: type[ApiError]
+) -> None:
+    """Whatever is not a list raises, also on a later page."""
+    script.answer(page(raw_pod("a"), token="t1"), answer)
+    with pytest.raises(expected):
+        read_all(client, PODS)
+
+
+def test_a_snapshot_of_stores_is_what_they_hold() -> None:
+    """The same snapshot, from caches."""
+
+    namespaces: Store[Namespace] = Store()
+    nodes: Store[Node] = Store()
+    deployments: Store[Workload] = Store()
+    stateful_sets: Store[Workload] = Store()
+    replica_sets: Store[ReplicaSet] = Store()
+    pods: Store[Pod] = Store()
+    namespaces.put(Namespace("shop"))
+    nodes.put(Node("n1"))
+    deployment = Workload(Kind.DEPLOYMENT, "shop", "a", "u1", 1)
+    stateful_set = Workload(Kind.STATEFUL_SET, "shop", "a", "u2", 1)
+    deployments.put(deployment)
+    stateful_sets.put(stateful_set)
+    replica_sets.put(ReplicaSet("shop", "a-1", "u3", None, 1))
+    pods.put(Pod("shop", "a-1-x"))
+    assert snapshot_of(
+        namespaces=namespaces,
+        nodes=nodes,
+        deployments=deployments,
+        stateful_sets=stateful_sets,
+        replica_sets=replica_sets,
+        pods=pods,
+    ) == Snapshot(
+        namespaces={"shop": Namespace("shop")},
+        nodes={"n1": Node("n1")},
+        workloads=(deployment, stateful_set),
+        replica_sets=(ReplicaSet("shop", "a-1", "u3", None, 1),),
+        pods=(Pod("shop", "a-1-x"),),
+    )

@@ -1,0 +1,289 @@
+"""Places one pod, from what the caches know. No I/O on this path, one bounded look-up apart."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cachetools import LRUCache, TTLCache, cached
+from cachetools.keys import hashkey
+
+from kube.ledger import Ledger
+from kube.store import Store
+from placement import names
+from placement.configuration import Configuration
+from placement.decide import Reason, Revision, Surroundings, decide, pool_order
+from placement.model import (
+    Class,
+    Key,
+    Kind,
+    Namespace,
+    Node,
+    Owner,
+    Pod,
+    Pool,
+    PriorityClass,
+    ReplicaSet,
+    Workload,
+)
+from placement.outage import Outages
+from placement.patch import own_terms
+from placement.policy import Mistake, Policy, resolve
+from webhook.review import Request, Verdict
+
+log = logging.getLogger(__name__)
+
+DEFAULT_SCHEDULER = "default-scheduler"
+LOOKED_UP_SECONDS = 10.0
+LookUp = Callable[[Owner, str], "ReplicaSet | Workload | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The caches that admission reads."""
+
+    namespaces: Store[Namespace] = field(default_factory=Store)
+    nodes: Store[Node] = field(default_factory=Store)
+    pods: Store[Pod] = field(default_factory=Store)
+    replica_sets: Store[ReplicaSet] = field(default_factory=Store)
+    deployments: Store[Workload] = field(default_factory=Store)
+    stateful_sets: Store[Workload] = field(default_factory=Store)
+    priority_classes: Store[PriorityClass] = field(default_factory=Store)
+
+
+class NotYet(Exception):
+    """The caches do not know enough yet. `owner` is what to look up if they still do not after a while."""
+
+    def __init__(self, owner: Owner | None = None) -> None:
+        super().__init__(owner)
+        self.owner = owner
+
+
+class Admission:
+    """Decides on pods. Called from one thread; the stores are filled by others."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        configuration: Configuration,
+        *,
+        is_synced: Callable[[], bool],
+        outages: Callable[[], Outages],
+        now: Callable[[], float],
+        look_up: LookUp,
+    ) -> None:
+        self._stores = stores
+        self._configuration = configuration
+        self._is_synced = is_synced
+        self._outages = outages
+        self._now = now
+        self._look_up = look_up
+        self._looked_up: TTLCache[str, ReplicaSet | Workload] = TTLCache(1000, LOOKED_UP_SECONDS)
+        self._is_stale = True  # pools and priority classes, which are worked out again when a store has changed
+        self._spot_pools: tuple[Pool, ...] = ()
+        self._priority_classes: frozenset[str] = frozenset()
+        self.ledger = Ledger()
+        stores.pods.subscribe(self.ledger.observe)
+        stores.nodes.subscribe(self._mark_stale)
+        stores.priority_classes.subscribe(self._mark_stale)
+
+    def place(self, request: Request, *, patient: bool = False) -> Verdict:
+        """What becomes of the pod. A patient caller gets NotYet where waiting a moment may help."""
+        if not self._is_synced():
+            return Verdict(Reason.NOT_READY)
+        reason = left_out(request.raw_pod)
+        if reason is not None:
+            return Verdict(reason)
+        owner = controller(request.raw_pod)
+        assert owner is not None  # left_out has seen to it
+        namespace = self._namespace(request.namespace, patient)
+        found = self._revision(owner, namespace, patient)
+        if isinstance(found, Reason):
+            return Verdict(found)
+        return self._verdict(request, *found, patient=patient)
+
+    def look_up(self, owner: Owner, namespace: str) -> None:
+        """Asks the API server for an owner that the caches do not know. Blocks, for a bounded time."""
+        found = self._look_up(owner, namespace)
+        if found is None:
+            return
+        self._looked_up[found.uid] = found
+        if (
+            isinstance(found, ReplicaSet)
+            and found.owner
+            and not self._known(self._stores.deployments, found.owner, namespace)
+        ):
+            self.look_up(found.owner, namespace)
+
+    def _verdict(
+        self, request: Request, revision: Revision, mistakes: tuple[Mistake, ...], *, patient: bool
+    ) -> Verdict:
+        warnings = tuple(map(str, mistakes))
+        slot = self._slot(request, revision, patient)
+        if is_decided(request.raw_pod, revision, slot):
+            return Verdict(Reason.DECIDED, warnings=warnings)
+        terms = own_terms(request.raw_pod["spec"])
+        decision = decide(request.uid, slot, revision, terms, self._surroundings())
+        if decision.placed is None:
+            warnings += (decision.explanation,)
+        return Verdict(decision.reason, decision, warnings)
+
+    def _slot(self, request: Request, revision: Revision, patient: bool) -> int:
+        """The ordinal's, or the lowest free one, which is then taken."""
+        if revision.workload.kind is Kind.STATEFUL_SET:
+            return ordinal(request.raw_pod) - revision.workload.first_ordinal
+        written = decided_slot(request.raw_pod, revision.uid)
+        if written is not None:
+            return written
+        slot = self.ledger.take(
+            revision.uid,
+            request.uid,
+            revision.policy.slots,
+            revision.replicas,
+            self._class_of,
+            keep=not request.dry_run,
+            patient=patient,
+        )
+        if slot is None:
+            raise NotYet
+        return slot
+
+    # --- owners ------------------------------------------------------------------------------------------------------
+
+    def _namespace(self, name: str, patient: bool) -> Namespace:
+        """A namespace that we have not seen is opted in: the API server asked us by its label."""
+        found = self._stores.namespaces.get(Key("", name))
+        if found is None and patient:
+            raise NotYet
+        return found or Namespace(name, {names.PLACEMENT: names.ENABLED})
+
+    def _revision(
+        self, owner: Owner, namespace: Namespace, patient: bool
+    ) -> tuple[Revision, tuple[Mistake, ...]] | Reason:
+        if not namespace.is_opted_in:
+            return Reason.NOT_OPTED_IN
+        replica_set = None
+        if owner.kind == "ReplicaSet":
+            replica_set = self._known(self._stores.replica_sets, owner, namespace.name)
+            if replica_set is None:
+                return self._unknown(owner, patient)
+            if not is_deployment(replica_set.owner):
+                return Reason.NOT_A_WORKLOAD
+        workload_owner = owner if replica_set is None else replica_set.owner
+        assert workload_owner is not None
+        store = self._stores.stateful_sets if replica_set is None else self._stores.deployments
+        workload = self._known(store, workload_owner, namespace.name)
+        if workload is None:
+            return self._unknown(owner, patient)
+        if workload.is_opted_out:
+            return Reason.OPTED_OUT
+        policy, mistakes = self._policy(workload, namespace)
+        return _revision(replica_set or workload, workload, policy), mistakes
+
+    def _unknown(self, owner: Owner, patient: bool) -> Reason:
+        if patient:
+            raise NotYet(owner)
+        return Reason.UNKNOWN_OWNER
+
+    def _known(self, store: Store[Any], owner: Owner, namespace: str) -> Any:
+        """The owner from the cache, if it is the same object and not another one of that name; else as looked up."""
+        found = store.get(Key(namespace, owner.name))
+        return found if found is not None and found.uid == owner.uid else self._looked_up.get(owner.uid)
+
+    def _policy(self, workload: Workload, namespace: Namespace) -> tuple[Policy, tuple[Mistake, ...]]:
+        return _resolved(
+            workload.annotations,
+            namespace.annotations,
+            self._configuration.defaults,
+            self._configuration.limits_of(namespace.labels),
+        )
+
+    # --- surroundings ------------------------------------------------------------------------------------------------
+
+    def _surroundings(self) -> Surroundings:
+        if self._is_stale:
+            self._is_stale = False  # first, so that a change while we read is not lost
+            nodes = self._stores.nodes.values()
+            self._spot_pools = pool_order({node.pool for node in nodes if self._is_target(node)})
+            self._priority_classes = frozenset(each.name for each in self._stores.priority_classes.values())
+        out = self._outages().stands(Class.SPOT, self._now())
+        return Surroundings(self._configuration, self._spot_pools, self._priority_classes, out)
+
+    def _class_of(self, pod: Pod) -> Class | None:
+        node = self._stores.nodes.get(Key("", pod.node))
+        return self._configuration.classes.of_pod(pod, None if node is None else node.labels)
+
+    def _is_target(self, node: Node) -> bool:
+        """A live spot node that is not leaving."""
+        is_spot = self._configuration.classes.of_node(node.labels) is Class.SPOT
+        leaving = node.unschedulable or not set(node.taints).isdisjoint(self._configuration.leaving_taints)
+        return is_spot and node.ready and not leaving
+
+    def _mark_stale(self, _old: object, _new: object) -> None:
+        self._is_stale = True
+
+
+@cached(LRUCache(4096), key=lambda *levels: hashkey(*map(_frozen, levels)))
+def _resolved(
+    workload: Mapping[str, str], namespace: Mapping[str, str], defaults: Mapping[str, str], limits: tuple[Any, ...]
+) -> tuple[Policy, tuple[Mistake, ...]]:
+    return resolve(workload, namespace, defaults, limits)
+
+
+def _frozen(level: Mapping[str, str] | tuple[Any, ...]) -> object:
+    return level if isinstance(level, tuple) else frozenset(level.items())
+
+
+def _revision(creator: ReplicaSet | Workload, workload: Workload, policy: Policy) -> Revision:
+    return Revision(creator.uid, workload, policy, creator.replicas, creator.selector, creator.template)
+
+
+# --- what the raw pod says -------------------------------------------------------------------------------------------
+
+
+def left_out(raw_pod: Mapping[str, Any]) -> Reason | None:
+    """Why this pod is none of ours, from the pod alone."""
+    metadata, spec = raw_pod["metadata"], raw_pod["spec"]
+    if names.MIRROR in (metadata.get("annotations") or {}):
+        return Reason.MIRROR
+    if spec.get("nodeName"):
+        return Reason.PRESET_NODE
+    if (spec.get("schedulerName") or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
+        return Reason.FOREIGN_SCHEDULER
+    if (metadata.get("labels") or {}).get(names.PLACEMENT) == names.DISABLED:
+        return Reason.OPTED_OUT
+    owner = controller(raw_pod)
+    if owner is None or owner.api_group != "apps" or owner.kind not in ("ReplicaSet", Kind.STATEFUL_SET):
+        return Reason.NOT_A_WORKLOAD
+    return None
+
+
+def controller(raw_pod: Mapping[str, Any]) -> Owner | None:
+    for reference in raw_pod["metadata"].get("ownerReferences") or []:
+        if reference.get("controller") is True:
+            group = reference["apiVersion"].rpartition("/")[0]
+            return Owner(reference["kind"], reference["name"], reference["uid"], group)
+    return None
+
+
+def is_deployment(owner: Owner | None) -> bool:
+    return owner is not None and owner.kind == Kind.DEPLOYMENT and owner.api_group == "apps"
+
+
+def ordinal(raw_pod: Mapping[str, Any]) -> int:
+    """A StatefulSet pod's ordinal: the end of its name."""
+    return int(raw_pod["metadata"]["name"].rpartition("-")[2])
+
+
+def decided_slot(raw_pod: Mapping[str, Any], controller_uid: str) -> int | None:
+    """The slot that a decision of ours for this very pod gave it (a second call for one request)."""
+    written = raw_pod["metadata"].get("annotations") or {}
+    pod = Pod("", "", owner=Owner("", "", controller_uid), annotations=written)
+    return pod.slot
+
+
+def is_decided(raw_pod: Mapping[str, Any], revision: Revision, slot: int) -> bool:
+    """Whether it carries our decision already. A StatefulSet's UID outlives revisions, so the slot must fit too."""
+    return decided_slot(raw_pod, revision.uid) == slot

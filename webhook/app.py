@@ -1,0 +1,113 @@
+"""The Flask application: every route of the webhook."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from flask import Flask, Response, request
+
+from placement import names
+from placement.decide import Reason
+from webhook.admission import Admission, NotYet
+from webhook.metrics import Metrics
+from webhook.review import MalformedReview, Request, Verdict, answer, parse, unchanged
+
+log = logging.getLogger(__name__)
+
+LARGEST_BODY = 7 * 1024 * 1024  # a 3 MiB object, its old version and the review around them
+PATIENCE_SECONDS = 0.25
+PAUSE_SECONDS = 0.005
+
+
+class Door:
+    """Answers admission calls. It never refuses a pod: whatever goes wrong, the pod is allowed unchanged."""
+
+    def __init__(self, admission: Admission, metrics: Metrics, executor: Executor | None = None) -> None:
+        self._admission = admission
+        self._metrics = metrics
+        self._executor = executor
+
+    def answer(self, body: bytes) -> bytes:
+        """Answers at once, from what is known now."""
+        call = parse(body)
+        return self._open(call, lambda: self._admission.place(call))
+
+    async def answer_patiently(self, body: bytes) -> bytes:
+        """Answers when the caches have caught up with this pod; they are milliseconds behind, if at all."""
+        started = time.monotonic()
+        call = parse(body)
+        while time.monotonic() < started + PATIENCE_SECONDS:
+            try:
+                return self._open(call, lambda: self._admission.place(call, patient=True), started)
+            except NotYet as behind:
+                owner = behind.owner
+                await asyncio.sleep(PAUSE_SECONDS)
+        if owner is not None:
+            await asyncio.get_running_loop().run_in_executor(
+                self._executor, self._admission.look_up, owner, call.namespace
+            )
+        return self._open(call, lambda: self._admission.place(call), started)
+
+    def _open(self, call: Request, place: Callable[[], Verdict], started: float | None = None) -> bytes:
+        """One of the program's two boundaries: an error of ours must not cost anybody a pod."""
+        began = time.monotonic() if started is None else started
+        try:
+            verdict = place()
+            text = answer(call, verdict)
+        except NotYet:
+            raise
+        except Exception:  # the boundary
+            log.exception("request %s: allowed unchanged", call.uid)
+            self._metrics.fail_open.inc()
+            verdict, text = Verdict(Reason.ERROR), unchanged(call.uid)
+        self._metrics.count(verdict)
+        self._metrics.seconds.observe(time.monotonic() - began)
+        _log(call, verdict)
+        return text
+
+
+def _log(call: Request, verdict: Verdict) -> None:
+    decision = verdict.decision
+    name = call.raw_pod["metadata"].get("name") or f"{call.raw_pod['metadata'].get('generateName', '')}…"
+    why = decision.explanation if decision else verdict.reason
+    log.debug("request %s: pod %s/%s: %s: %s", call.uid, call.namespace, name, verdict.reason, why)
+    for warning in verdict.warnings:
+        log.info("request %s: pod %s/%s: %s", call.uid, call.namespace, name, warning)
+
+
+def create_app(door: Door, metrics: Metrics, is_ready: Callable[[], str | None]) -> Flask:
+    """`is_ready` gives None, or what is missing."""
+    app = Flask("webhook")
+    app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
+
+    @app.post(names.WEBHOOK_PATH)
+    def mutate() -> Response:
+        if request.mimetype != "application/json":
+            return Response(f"expected application/json, got {request.mimetype!r}\n", 415, mimetype="text/plain")
+        return Response(door.answer(request.get_data()), mimetype="application/json")
+
+    @app.errorhandler(MalformedReview)
+    def malformed(error: MalformedReview) -> Response:
+        log.warning("malformed review: %s", error)
+        return Response(f"{error}\n", 400, mimetype="text/plain")
+
+    @app.get("/healthz")
+    def healthz() -> Response:
+        return Response("ok\n", mimetype="text/plain")
+
+    @app.get("/readyz")
+    def readyz() -> Response:
+        missing = is_ready()
+        return Response(
+            f"not ready: {missing}\n" if missing else "ok\n", 503 if missing else 200, mimetype="text/plain"
+        )
+
+    @app.get("/metrics")
+    def exposed() -> Response:
+        return Response(metrics.text(), mimetype="text/plain; version=0.0.4")
+
+    return app

@@ -1,0 +1,83 @@
+"""AdmissionReviews: reads the call, writes the answer. Pure."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from placement.decide import Decision, Reason
+from placement.patch import patch
+
+API_VERSION = "admission.k8s.io/v1"
+_WARNING_LENGTH = 250  # longer ones are cut by the API server
+
+
+class MalformedReview(ValueError):
+    """The call itself is wrong; answered with status 400."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call: the creation of a pod."""
+
+    uid: str
+    namespace: str
+    raw_pod: dict[str, Any]
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a pod: a decision, or the reason why it is untouched; and what to warn about."""
+
+    reason: Reason
+    decision: Decision | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def parse(body: bytes) -> Request:
+    """The request in a review. Raises MalformedReview that says what is wrong."""
+    try:
+        review = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedReview(f"not JSON: {error}") from error
+    version = review.get("apiVersion") if isinstance(review, dict) else None
+    if version != API_VERSION:
+        raise MalformedReview(f"expected an AdmissionReview of {API_VERSION}, got {version!r}")
+    request = review.get("request")
+    if not isinstance(request, dict) or not isinstance(request.get("uid"), str) or not request["uid"]:
+        raise MalformedReview("the review has no request with a uid")
+    return _request(request)
+
+
+def _request(raw: dict[str, Any]) -> Request:
+    raw_pod = raw.get("object")
+    metadata, spec = (raw_pod.get("metadata"), raw_pod.get("spec")) if isinstance(raw_pod, dict) else (None, None)
+    if raw.get("operation") != "CREATE" or not isinstance(metadata, dict) or not isinstance(spec, dict):
+        raise MalformedReview("expected the creation of a pod with metadata and spec")
+    namespace = raw.get("namespace") or metadata.get("namespace") or ""
+    return Request(raw["uid"], str(namespace), raw["object"], raw.get("dryRun") is True)
+
+
+def answer(request: Request, verdict: Verdict) -> bytes:
+    """Always allowed; patched where a decision has something to say."""
+    operations = patch(request.raw_pod, verdict.decision) if verdict.decision else []
+    response: dict[str, Any] = {"uid": request.uid, "allowed": True}
+    if operations:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = b64encode(msgspec.json.encode(operations)).decode()
+    if verdict.warnings:
+        response["warnings"] = [text[:_WARNING_LENGTH] for text in verdict.warnings]
+    return _review(response)
+
+
+def unchanged(uid: str) -> bytes:
+    """The answer when anything went wrong: allowed, unchanged."""
+    return _review({"uid": uid, "allowed": True})
+
+
+def _review(response: dict[str, Any]) -> bytes:
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})
