@@ -47,7 +47,7 @@ def issue(authority: Issued, hosts: tuple[str, ...], now: datetime) -> Issued:
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_alternative_name(host) for host in hosts]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([alternative_name(host) for host in hosts]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
     )
@@ -82,7 +82,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _alternative_name(host: str) -> x509.GeneralName:
+def alternative_name(host: str) -> x509.DNSName | x509.IPAddress:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:

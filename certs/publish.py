@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import logging
 from base64 import b64decode, b64encode
 from datetime import datetime
@@ -93,5 +92,5 @@ def data_of(bundle: Bundle) -> dict[str, str]:
 def _decoded(text: str | None) -> bytes:
     try:
         return b64decode(text or "", validate=True)
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         return b""

@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import verification
 
-from certs.authority import Issued, issue, new_authority
+from certs.authority import Issued, alternative_name, issue, new_authority
 
 LEAF_LOOK_AHEAD = timedelta(days=30)
 CA_LOOK_AHEAD = timedelta(days=180)
@@ -33,22 +34,28 @@ class Bundle:
 def renewed(bundle: Bundle, hosts: tuple[str, ...], now: datetime) -> Bundle:
     """The bundle that should be in force; the same object where nothing needs renewal."""
     authority = newest_authority(bundle)
-    if authority is None or not is_valid_until(authority.certificate, now + CA_LOOK_AHEAD):
-        authority = new_authority(now)
-    elif verifies(bundle, hosts, now) and verifies(bundle, hosts, now + LEAF_LOOK_AHEAD):
-        return bundle
+    if authority is not None and is_valid_until(authority.certificate, now + CA_LOOK_AHEAD):
+        if verifies(bundle, hosts, now) and verifies(bundle, hosts, now + LEAF_LOOK_AHEAD):
+            return bundle
+        fresh = _with_leaf_of(authority, bundle, hosts, now)
+        if verifies(fresh, hosts, now):  # else the authority itself is of no use, such as one from the future
+            return fresh
+    return _with_leaf_of(new_authority(now), bundle, hosts, now)
+
+
+def _with_leaf_of(authority: Issued, bundle: Bundle, hosts: tuple[str, ...], now: datetime) -> Bundle:
     leaf = issue(authority, hosts, now)
     return Bundle(_trusted(authority, bundle, now), authority.key, leaf.certificate, leaf.key)
 
 
 def newest_authority(bundle: Bundle) -> Issued | None:
-    """The authority that signs; None where it is missing, garbled or without its key."""
+    """The authority that signs; None where it is missing, garbled, without its key or not of our kind."""
     try:
         certificates = x509.load_pem_x509_certificates(bundle.trusted)
         key = serialization.load_pem_private_key(bundle.authority_key, password=None)
     except (ValueError, TypeError):
         return None
-    if certificates[0].public_key() != key.public_key():
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or certificates[0].public_key() != key.public_key():
         return None
     return Issued(_pem(certificates[0]), bundle.authority_key)
 
@@ -61,7 +68,7 @@ def verifies(bundle: Bundle, hosts: tuple[str, ...], at: datetime) -> bool:
         key = serialization.load_pem_private_key(bundle.leaf_key, password=None)
         builder = verification.PolicyBuilder().store(store).time(at)
         for host in hosts:
-            builder.build_server_verifier(x509.DNSName(host)).verify(leaf, [])
+            builder.build_server_verifier(alternative_name(host)).verify(leaf, [])
     except (ValueError, TypeError, InvalidSignature, verification.VerificationError):
         return False
     return leaf.public_key() == key.public_key()

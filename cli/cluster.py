@@ -75,7 +75,13 @@ def _add_up(commands: Commands) -> None:
     parser.add_argument(
         "--kubernetes", choices=programs.KUBERNETES_MINORS, help="(default: $SPOTWEAVE_KUBERNETES or 1.36)"
     )
-    parser.add_argument("--service-range", default=options.service_range, metavar="CIDR", help="(default: %(default)s)")
+    parser.add_argument(
+        "--service-range",
+        type=service_range,
+        default=options.service_range,
+        metavar="CIDR",
+        help="(default: %(default)s)",
+    )
     parser.add_argument("--controller-qps", type=float, metavar="N", help="kube-controller-manager's --kube-api-qps")
     parser.add_argument("--controller-burst", type=int, metavar="N", help="kube-controller-manager's --kube-api-burst")
     parser.add_argument(
@@ -119,6 +125,14 @@ def seconds(text: str) -> float:
     if not text or found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 120s or 2m")
     return 60.0 * int(found[1] or 0) + float(found[2] or 0)
+
+
+def service_range(text: str) -> str:
+    """A range that `Options` accepts, as argparse wants to be told."""
+    try:
+        return Options(service_range=text).service_range
+    except ClusterError as error:
+        raise argparse.ArgumentTypeError(error.message) from error
 
 
 def directory_of(args: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Path:

@@ -135,7 +135,8 @@ def running(
     processes: list[Process] = []
     try:
         for index in range(webhooks):
-            processes.append(_start_webhook(f"webhook-{index}", access, address, logging_options))
+            started = _start_webhook(f"webhook-{index}", access, address, logging_options)
+            processes.append(started)  # one by one: what was started is stopped, also when the next one fails
         installed = Installed(tuple(processes))
         _wait_until_ready(installed)
         if processes:
@@ -146,25 +147,31 @@ def running(
         admin.close()
 
 
-# --- installing --------------------------------------------------------------------------------------------------------
+# --- installing ------------------------------------------------------------------------------------------------------
 
 
 def install(kubeconfig: Path, admin: Client, configuration: str | None) -> str:
     """Applies the overlay; returns the address that the API server will call."""
     rendered = kubectl.call("kustomize", str(OVERLAY))
     objects = [each for each in yaml.safe_load_all(rendered) if each]
-    address = _adapt(objects, _service_address(admin), configuration)
+    service = _named(objects, "Service", names.WEBHOOK_SERVICE)["spec"]
+    port = service["ports"][0]["port"]
+    service["clusterIP"] = str(_service_address(admin, port))
+    _configured(objects, configuration)
     text = yaml.safe_dump_all(objects)
     apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=spotweave", "-f", "-")
     kubectl.call(*apply, kubeconfig=kubeconfig, stdin=text)
+    address = f"{service['clusterIP']}:{port}"
     log.info("installed %d objects; the API server calls %s", len(objects), address)
     return address
 
 
-def _service_address(admin: Client) -> IPv4Address:
-    """Where the API server shall find the webhook: number 50 of the /16 that the cluster's Services are in."""
-    raw = admin.get_json("/api/v1/namespaces/default/services/kubernetes")
-    first = IPv4Address(raw["spec"]["clusterIP"])
+def _service_address(admin: Client, port: int) -> IPv4Address:
+    """Where the API server shall find the webhook: where it was, else a free one of the range that Services are in.
+
+    Number 50 as a rule, another one where a second cluster on this machine has taken that.
+    """
+    first = IPv4Address(_cluster_ip(admin, "default", "kubernetes"))
     if first not in LOOPBACK:
         raise ClusterError(
             f"the cluster's Services are at {first}, where no process of this machine can listen",
@@ -172,19 +179,41 @@ def _service_address(admin: Client) -> IPv4Address:
             "(`spotweave cluster up` starts one)",
             exit_code=2,
         )
-    return IPv4Network((first, 16), strict=False)[50]
+    try:
+        candidates = [IPv4Address(_cluster_ip(admin, names.SYSTEM_NAMESPACE, names.WEBHOOK_SERVICE))]
+    except NotFound:
+        candidates = [IPv4Network((first, 24), strict=False)[number] for number in range(50, 100)]
+    free = next((address for address in candidates if _is_free(address, port)), None)
+    if free is None:
+        raise ClusterError(
+            f"another process listens on {candidates[0]}:{port}, where the API server calls the webhook",
+            "is `spotweave run` running on this cluster already?",
+            exit_code=2,
+        )
+    return free
 
 
-def _adapt(objects: list[dict[str, Any]], address: IPv4Address, configuration: str | None) -> str:
-    """Pins the Service into this cluster's range and puts a configuration into its ConfigMap."""
-    port = 0
-    for each in objects:
-        if each["kind"] == "Service" and each["metadata"]["name"] == names.WEBHOOK_SERVICE:
-            each["spec"]["clusterIP"] = str(address)
-            port = each["spec"]["ports"][0]["port"]
-        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == names.CONFIG_MAP and configuration is not None:
-            each["data"] = {names.CONFIG_KEY: configuration}
-    return f"{address}:{port}"
+def _cluster_ip(admin: Client, namespace: str, service: str) -> str:
+    return str(admin.get_json(f"/api/v1/namespaces/{namespace}/services/{service}")["spec"]["clusterIP"])
+
+
+def _is_free(address: IPv4Address, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((str(address), port))
+        except OSError:
+            return False
+    return True
+
+
+def _configured(objects: list[dict[str, Any]], configuration: str | None) -> None:
+    if configuration is not None:
+        _named(objects, "ConfigMap", names.CONFIG_MAP)["data"] = {names.CONFIG_KEY: configuration}
+
+
+def _named(objects: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    return next(each for each in objects if each["kind"] == kind and each["metadata"]["name"] == name)
 
 
 def access_for(kubeconfig: Path, admin: Client, account: str) -> bytes:
@@ -209,7 +238,7 @@ def access_for(kubeconfig: Path, admin: Client, account: str) -> bytes:
     return json.dumps(own).encode()
 
 
-# --- running -----------------------------------------------------------------------------------------------------------
+# --- running ---------------------------------------------------------------------------------------------------------
 
 
 def _start_webhook(name: str, access: bytes, address: str, options: tuple[str, ...]) -> Process:

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(each.is_exact for each in shown) else 1
 
 
-# --- for machines ------------------------------------------------------------------------------------------------------
+# --- for machines ----------------------------------------------------------------------------------------------------
 
 
 def as_json(found: Sequence[WorkloadStatus], now: datetime) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _plain(value: Any, name: str) -> Any:
     return value if value is None or isinstance(value, int) else str(value)
 
 
-# --- for people --------------------------------------------------------------------------------------------------------
+# --- for people ------------------------------------------------------------------------------------------------------
 
 
 def as_table(found: Sequence[WorkloadStatus], *, with_pods: bool = False) -> Group | Text:
@@ -116,15 +116,14 @@ def as_table(found: Sequence[WorkloadStatus], *, with_pods: bool = False) -> Gro
         )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("WORKLOAD", overflow="fold")
-    table.add_column("POLICY")
+    table.add_column("POLICY", no_wrap=True)
     table.add_column("N", justify="right")
     for title in ("WANTED", "ACTUAL", "PENDING"):
         table.add_column(f"{title}\nspot+od", justify="right")
-    table.add_column("WHY THEY DIFFER", overflow="fold")
     for each in found:
         table.add_row(*_row(each))
-    details = [line for each in found for line in _details(each, with_pods)]
-    return Group(table, *details)
+    remarks = [line for each in found for line in _remarks(each)]
+    return Group(table, *remarks, *(_pod_table(each) for each in found if with_pods))
 
 
 def _row(status: WorkloadStatus) -> tuple[Text, ...]:
@@ -136,7 +135,6 @@ def _row(status: WorkloadStatus) -> tuple[Text, ...]:
         _mix(status.wanted),
         Text(f"{status.actual.spot}+{status.actual.on_demand}", style="green" if status.is_exact else "bold red"),
         _mix(status.pending),
-        Text(status.reason, style="yellow"),
     )
 
 
@@ -149,18 +147,20 @@ def _mix(mix: Mix) -> Text:
     return Text(f"{mix.spot}+{mix.on_demand}", style="" if mix.spot or mix.on_demand else "dim")
 
 
-def _details(status: WorkloadStatus, with_pods: bool) -> list[Text | Table]:
+def _remarks(status: WorkloadStatus) -> list[Text]:
+    """Why the mixes differ, which pods were missed, and what was written wrong."""
     workload = f"{status.workload.namespace}/{status.workload.name}"
-    mistakes: list[Text | Table] = [Text(f"! {workload}: {mistake}", style="red") for mistake in status.mistakes]
+    differs = [Text(f"! {workload}: {status.reason}", style="yellow")] if status.reason else []
     missed = [Text(f"! {workload}: missed by admission: {', '.join(status.missed)}")] if status.missed else []
-    return [*mistakes, *missed, *([_pod_table(status)] if with_pods else [])]
+    return [*differs, *missed, *(Text(f"! {workload}: {mistake}", style="red") for mistake in status.mistakes)]
 
 
 def _pod_table(status: WorkloadStatus) -> Table:
     title = f"\n{status.workload.namespace}/{status.workload.name}"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
-    for column in ("POD", "SLOT", "NODE", "CLASS", "WHY"):
-        table.add_column(column, overflow="fold")
+    for column in ("POD", "SLOT", "NODE", "CLASS"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("WHY")
     for each in status.pods:
         table.add_row(*_pod_row(each))
     return table

@@ -131,7 +131,6 @@ class Client:
                 headers=self._headers(content_type),
                 timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=timeout_seconds),
                 retries=False,
-                redirect=False,
                 preload_content=preload_content,
             )
         except (urllib3.exceptions.HTTPError, OSError, ConfigException) as error:  # the last: a token file went away

@@ -264,7 +264,7 @@ class Informer(Generic[T]):
 
     def _recovered(self) -> None:
         if self._failures:
-            log.info("%s: the watch works again after %d failures", self.resource.name, self._failures)
+            log.info("%s: the watch works again (failures: %d)", self.resource.name, self._failures)
         self._failures = 0
 
 

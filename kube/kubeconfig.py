@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -122,10 +124,12 @@ def _from_files(files: list[Path], context: str | None, memory: MemoryFiles) -> 
     where = ", ".join(map(str, files))
     merged = _merged([_parsed(file) for file in files])
     configuration = Configuration()
-    with tempfile.TemporaryDirectory(prefix="spotweave-") as scratch:
-        loader = _loader(where, merged, context, scratch, files[0], memory)
-        _load(where, loader, configuration)
+    scratch = Path(tempfile.gettempdir(), f"spotweave-{secrets.token_hex(8)}")  # the loader makes it if it needs it
+    try:
+        _load(where, _loader(where, merged, context, scratch, files[0], memory), configuration)
         _keep_in_memory(configuration, scratch, memory)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     return configuration
 
 
@@ -164,7 +168,9 @@ def _merged(parsed: list[_KubeConfig]) -> _KubeConfig:
     )
 
 
-def _loader(where: str, merged: _KubeConfig, context: str | None, scratch: str, file: Path, memory: MemoryFiles) -> Any:
+def _loader(
+    where: str, merged: _KubeConfig, context: str | None, scratch: Path, file: Path, memory: MemoryFiles
+) -> Any:
     chosen = context or merged.current_context
     names = {entry.name: entry.context for entry in merged.contexts or ()}
     if chosen not in names:
@@ -180,7 +186,7 @@ def _loader(where: str, merged: _KubeConfig, context: str | None, scratch: str, 
             msgspec.to_builtins(merged),
             active_context=chosen,
             config_base_path=str(file.absolute().parent),
-            temp_file_path=scratch,
+            temp_file_path=str(scratch),
         )
     except ConfigException as error:
         raise ConfigurationError(f"kubeconfig {where}: {error}") from error
@@ -226,9 +232,9 @@ def _token_reader(file: Path, clock: Callable[[], float] = time.monotonic) -> Ca
     return refresh
 
 
-def _keep_in_memory(configuration: Configuration, scratch: str, memory: MemoryFiles) -> None:
-    """Exec plugins may answer with a certificate, which the loader has just written to `scratch`."""
+def _keep_in_memory(configuration: Configuration, scratch: Path, memory: MemoryFiles) -> None:
+    """Exec plugins may answer with a certificate, which the loader has just written to `scratch` for want of better."""
     for field in ("cert_file", "key_file"):
         path = getattr(configuration, field)
-        if path and path.startswith(scratch):
+        if path and Path(path).parent == scratch:
             setattr(configuration, field, memory.hold(field, Path(path).read_bytes()))

@@ -16,6 +16,7 @@ from localcluster.errors import ClusterError
 from localcluster.layout import LOOPBACK, Layout
 
 TIMEOUT_SECONDS = 10.0
+HEALTH_TIMEOUT_SECONDS = 1.0  # asked again and again: a stranger on the port that never answers must not hold us up
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
@@ -93,9 +94,9 @@ class Api:
         """Whether a part's health address answers 200."""
         parts = urlsplit(url)
         connection = (
-            http.client.HTTPSConnection(LOOPBACK, parts.port, timeout=TIMEOUT_SECONDS, context=self._context)
+            http.client.HTTPSConnection(LOOPBACK, parts.port, timeout=HEALTH_TIMEOUT_SECONDS, context=self._context)
             if parts.scheme == "https"
-            else http.client.HTTPConnection(LOOPBACK, parts.port, timeout=TIMEOUT_SECONDS)
+            else http.client.HTTPConnection(LOOPBACK, parts.port, timeout=HEALTH_TIMEOUT_SECONDS)
         )
         try:
             connection.request("GET", parts.path)

@@ -24,7 +24,7 @@ from localcluster import parts
 from localcluster.api import Api, NoAnswerError
 from localcluster.errors import BAD_INPUT, ClusterError
 from localcluster.janitor import process_state
-from localcluster.layout import Layout, free_ports
+from localcluster.layout import Layout
 from localcluster.nodes import await_ready, create_nodes, raw_nodes
 from localcluster.owner import claim, remove_stale
 from localcluster.parts import APISERVER, ETCD, KWOK, PARTS, Options
@@ -132,7 +132,7 @@ class LocalCluster:
         finally:
             if not complete:
                 progress.failed()
-                cluster.stop()
+                cluster.stop(grace_seconds=0.0)  # nothing in it is worth an orderly end
         return cluster
 
     @property
@@ -201,13 +201,13 @@ class LocalCluster:
         """Poll until the condition holds, else raise; an API server that does not answer counts as no."""
         self._wait(what, condition, time.monotonic() + timeout_seconds)
 
-    def stop(self) -> None:
-        """Stop all parts in order, then have every file removed. May be called twice."""
+    def stop(self, grace_seconds: float = STOP_TIMEOUT_SECONDS) -> None:
+        """Stop all parts in order, by force when the grace is over, then remove every file. May be called twice."""
         with self._lock:
             if self._stopping.is_set():
                 return
             self._stopping.set()
-            self._terminate()
+            self._terminate(time.monotonic() + grace_seconds)
             self._janitor.dismiss()
             self._keeper.shutdown()
 
@@ -266,7 +266,7 @@ class LocalCluster:
             status = self._status(part)
             if status.state == "died":
                 kind = PortTakenError if "address already in use" in status.detail else ClusterError
-                raise kind(f"{part} died ({_ending(self._processes[part].returncode)}):\n{status.detail}")
+                raise kind(f"{part} died:\n{status.detail}")
 
     def _status(self, part: str) -> PartStatus:
         process = self._processes.get(part)
@@ -276,7 +276,8 @@ class LocalCluster:
             return PartStatus(part, "paused" if process_state(process.pid) == "T" else "running", process.pid)
         if part in self._killed:
             return PartStatus(part, "killed", None)
-        return PartStatus(part, "died", None, tail(self.layout.log(part)) or _ending(process.returncode))
+        ending = f"  {_ending(process.returncode)}; the end of its log:"
+        return PartStatus(part, "died", None, f"{ending}\n{tail(self.layout.log(part))}")
 
     def _running(self, part: str) -> subprocess.Popen[bytes]:
         status = self._status(_known(part))
@@ -303,13 +304,12 @@ class LocalCluster:
                     told.add(process.pid)
                     on_death(status)
 
-    def _terminate(self) -> None:
+    def _terminate(self, deadline: float) -> None:
         """Ask all but etcd, which the others need to end well; then etcd, whose data nobody needs, the hard way."""
         others = [process for part, process in self._processes.items() if part != ETCD and process.poll() is None]
         for process in others:
             process.send_signal(signal.SIGTERM)
             process.send_signal(signal.SIGCONT)
-        deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
         while any(process.poll() is None for process in others) and time.monotonic() < deadline:
             time.sleep(0.01)
         for process in self._processes.values():
@@ -341,10 +341,10 @@ def _make_directories(directory: Path | None, options: Options, janitor: Janitor
         janitor.watch_directory(data)
         claim(data)
         if directory is None:
-            return Layout(data, data, free_ports(), options.service_range)
+            return Layout(data, data, options.find_ports(), options.service_range)
         claim(directory)
         janitor.watch_directory(directory.absolute())
-        return Layout(directory.absolute(), data, free_ports(), options.service_range)
+        return Layout(directory.absolute(), data, options.find_ports(), options.service_range)
     except OSError as error:
         janitor.dismiss()
         raise ClusterError(f"the cluster's directory cannot be made: {error}") from error

@@ -21,9 +21,21 @@ PARENT_CHECK_SECONDS = 1.0
 
 
 def start_time(pid: int) -> int | None:
-    """When the process began, in clock ticks since boot; with the pid it names a process for good. None: it is gone."""
+    """When the process began, in clock ticks since boot; with the pid it names a process for good. None: it is gone.
+
+    A zombie is gone only when all its threads are: until then they hold its ports and files open.
+    """
     fields = _stat(pid)
-    return int(fields[19]) if fields and fields[0] != "Z" else None
+    if not fields or (fields[0] == "Z" and len(_threads(pid)) <= 1):
+        return None
+    return int(fields[19])
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
 
 
 def process_state(pid: int) -> str:
@@ -65,15 +77,20 @@ def _remove(directory: Path) -> None:
 
 
 def read_until_orphaned(parent: int) -> bytes:
-    """All that the parent writes until the pipe ends; or the parent, should a fork of it hold the pipe open."""
+    """All that the parent writes until the pipe ends; or the parent, should a fork of it hold the pipe open.
+
+    Whether the parent lives is asked before each look at the pipe, so that what it wrote last is read in any case.
+    """
     told = b""
-    while os.getppid() == parent:
-        if select.select([0], [], [], PARENT_CHECK_SECONDS)[0]:
+    while True:
+        alive = os.getppid() == parent
+        if select.select([0], [], [], PARENT_CHECK_SECONDS if alive else 0)[0]:
             chunk = os.read(0, 65_536)
             if not chunk:
-                break
+                return told
             told += chunk
-    return told
+        elif not alive:
+            return told
 
 
 def main() -> None:

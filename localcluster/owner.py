@@ -9,6 +9,8 @@ from pathlib import Path
 from localcluster.errors import BAD_INPUT, ClusterError
 from localcluster.janitor import OWNER, start_time
 
+__all__ = ["OWNER", "Owner", "claim", "read_owner", "remove_stale"]
+
 
 @dataclass(frozen=True)
 class Owner:

@@ -1,10 +1,12 @@
 """The command line of each part of the control plane: pure functions of the layout."""
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from localcluster.layout import LOOPBACK, Layout
+from localcluster.errors import BAD_INPUT, ClusterError
+from localcluster.layout import LOOPBACK, Layout, Ports, free_ports
 
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
@@ -27,6 +29,13 @@ class Options:
     controller_burst: int | None = None  # (Kubernetes: 30)
     stage_files: tuple[Path, ...] = ()  # KWOK Stages of your own; one with the name of a built-in Stage replaces it
     extra_arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by part, appended to its own
+    find_ports: Callable[[], Ports] = free_ports  # asked anew for each attempt to start
+
+    def __post_init__(self) -> None:
+        try:
+            ipaddress.ip_network(self.service_range)
+        except ValueError as error:
+            raise ClusterError(f"the Service range is wrong: {error}", "127.96.0.0/16 is one.", BAD_INPUT) from error
 
 
 def command(part: str, layout: Layout, options: Options) -> tuple[str, ...]:

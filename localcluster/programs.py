@@ -177,7 +177,7 @@ def _build_missing(cache: Path, needed: list[Source], progress: Progress) -> Non
             return
         building = cache / "building"
         try:
-            _check_room(cache, missing)
+            check_room(cache, shutil.disk_usage(cache).free, missing)
             go = Go(get_go(building / "toolchain", progress), building)
             for number, source in enumerate(missing, 1):
                 label = f"building {source.name} {source.version} ({number} of {len(missing)})"
@@ -186,10 +186,9 @@ def _build_missing(cache: Path, needed: list[Source], progress: Progress) -> Non
             shutil.rmtree(building, ignore_errors=True)
 
 
-def _check_room(cache: Path, missing: list[Source]) -> None:
+def check_room(cache: Path, free: int, missing: list[Source]) -> None:
     """Running out of disk after five minutes would be a poor way to learn of it."""
     needed = max(source.room_bytes for source in missing)
-    free = shutil.disk_usage(cache).free
     if free < needed:
         raise ClusterError(
             f"not enough disk space to build the programs in {cache}: "

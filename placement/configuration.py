@@ -12,6 +12,7 @@ leavingTaints: [aws-node-termination-handler/spot-itn]
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +30,12 @@ LEAVING_TAINTS = (
     "ToBeDeletedByClusterAutoscaler",
     "node.cloudprovider.kubernetes.io/shutdown",
 )
+# The API server's own rules: a pod that we gave any other key or value would be refused.
+_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_DOMAIN = r"(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/"
+_LABEL_KEY = re.compile(f"(?:{_DOMAIN})?{_NAME}")
+_LABEL_VALUE = re.compile(_NAME)
+_TAINT = re.compile(f"{_LABEL_KEY.pattern}(?:={_NAME})?")
 
 
 class ConfigurationError(ValueError):
@@ -93,7 +100,7 @@ class _Reader:
             "leavingTaints": self._leaving_taints,
         }
         sections = self._mapping("the configuration", raw, tuple(read))
-        values = {key: read[key](value) for key, value in sections.items()}
+        values = {key: read[key](value) for key, value in sections.items() if value is not None}
         if self.mistakes:
             raise ConfigurationError(self.mistakes)
         fields = {"priorityClasses": "priority_roles", "leavingTaints": "leaving_taints"}
@@ -120,11 +127,16 @@ class _Reader:
             self._wrong(where, raw, f"a list of {of}")
         return []
 
-    def _strings(self, where: str, raw: object, of: str) -> tuple[str, ...]:
+    def _strings(self, where: str, raw: object, of: str, shape: re.Pattern[str]) -> tuple[str, ...]:
         for entry in (entries := self._list(where, raw, of)):
-            if not isinstance(entry, str) or not entry:
+            if not isinstance(entry, str) or not shape.fullmatch(entry):
                 self._wrong(where, entry, f"text in quotes: {of}")
         return tuple(str(entry) for entry in entries)
+
+    def _label_key(self, where: str, raw: object, of: str) -> str:
+        if not isinstance(raw, str) or not _LABEL_KEY.fullmatch(raw):
+            self._wrong(where, raw, f"the key of a {of} label")
+        return str(raw)
 
     def _classes(self, raw: object) -> Classes:
         entries = self._list("classes", raw, f"presets ({', '.join(PRESETS)}) or of your own labels")
@@ -137,15 +149,13 @@ class _Reader:
                 self._wrong(where, raw, f"one of {', '.join(PRESETS)}")
             return PRESETS.get(raw, PRESETS["default"])
         entry = self._mapping(where, raw, ("key", "spot", "onDemand", "taints"))
-        if not isinstance(entry.get("key"), str) or not entry["key"]:
-            self._wrong(f"{where}.key", entry.get("key"), "the key of a node label")
         if not entry.get("spot"):
             self._wrong(f"{where}.spot", entry.get("spot"), "a list of the label's values that mean spot")
-        taints = self._strings(f"{where}.taints", entry.get("taints"), "taints as key or key=value")
+        taints = self._strings(f"{where}.taints", entry.get("taints"), "taints as key or key=value", _TAINT)
         return ClassLabel(
-            str(entry.get("key")),
-            self._strings(f"{where}.spot", entry.get("spot"), "label values"),
-            self._strings(f"{where}.onDemand", entry.get("onDemand"), "label values"),
+            self._label_key(f"{where}.key", entry.get("key"), "node"),
+            self._strings(f"{where}.spot", entry.get("spot"), "label values", _LABEL_VALUE),
+            self._strings(f"{where}.onDemand", entry.get("onDemand"), "label values", _LABEL_VALUE),
             tuple(Taint(key, value) for key, _, value in (taint.partition("=") for taint in taints)),
         )
 
@@ -179,15 +189,22 @@ class _Reader:
             self._wrong(f"{where}.matchLabels", labels, "a mapping of labels")
             labels = {}
         expressions = self._list(f"{where}.matchExpressions", entry.get("matchExpressions"), "label expressions")
-        equal = tuple(NodeRequirement(str(key), "In", (str(value),)) for key, value in labels.items())
+        equal = tuple(self._equal(f"{where}.matchLabels", key, value) for key, value in labels.items())
         return (*equal, *(self._requirement(f"{where}.matchExpressions", each) for each in expressions))
+
+    def _equal(self, where: str, key: object, value: object) -> NodeRequirement:
+        values = self._strings(where, [value], "a label value", _LABEL_VALUE)
+        return NodeRequirement(self._label_key(where, key, "namespace"), "In", values)
 
     def _requirement(self, where: str, raw: object) -> NodeRequirement:
         entry = self._mapping(where, raw, ("key", "operator", "values"))
         if entry.get("operator") not in ("In", "NotIn", "Exists", "DoesNotExist"):
             self._wrong(f"{where}.operator", entry.get("operator"), "In, NotIn, Exists or DoesNotExist")
-        values = self._strings(f"{where}.values", entry.get("values"), "label values")
-        return NodeRequirement(str(entry.get("key")), str(entry.get("operator")), values)
+        values = self._strings(f"{where}.values", entry.get("values"), "label values", _LABEL_VALUE)
+        if bool(values) is not (entry.get("operator") in ("In", "NotIn")):
+            self._wrong(f"{where}.values", list(values), "values for In and NotIn, none for Exists and DoesNotExist")
+        key = self._label_key(f"{where}.key", entry.get("key"), "namespace")
+        return NodeRequirement(key, str(entry.get("operator")), values)
 
     def _priority_roles(self, raw: object) -> PriorityRoles:
         fields = {"onDemand": "on_demand", "spot": "spot", "overflow": "overflow"}
@@ -198,9 +215,9 @@ class _Reader:
         return PriorityRoles(**{fields[role]: str(name or "") for role, name in entry.items()})
 
     def _leaving_taints(self, raw: object) -> tuple[str, ...]:
-        return self._strings("leavingTaints", raw, "taint keys")
+        return self._strings("leavingTaints", raw, "taint keys", _LABEL_KEY)
 
 
 def _text(value: object) -> str:
-    """YAML reads 0.7 and 1 as numbers; annotations are text."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """YAML reads 0.7 and 1 as numbers and `off` as false; annotations are text."""
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)

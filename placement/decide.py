@@ -90,7 +90,7 @@ def decide(
     """The decision for a pod that has this slot. `own_terms` are the user's (node selector included), ORed."""
     slots = revision.policy.slots
     placed = slots.class_of(slot)
-    because = f"slot {slot} belongs on {placed} ({revision.policy.explain()})"
+    because = f"slot {slot} is {placed} ({revision.policy.explain()})"
     classes = around.configuration.classes
     if placed not in classes.allowed(own_terms):
         text = f"left alone: {because}, but the pod's own node selector or affinity excludes {placed} nodes"
@@ -108,15 +108,15 @@ def decide(
         required=() if soft else classes.terms(placed),
         preferred=_preferences(placed, soft, _pool(slot, revision, around), classes),
         tolerations=classes.tolerations if placed is Class.SPOT else (),
-        spread=tuple(_spread(revision)),
+        spread=tuple(_spread(revision, soft)),
         priority_class=_priority_class(placed, reason, slot, revision, around),
         deletion_cost=_deletion_cost(slot, revision),
     )
 
 
 _SOFTENED = {
-    Reason.SPOT_OUT: "; preferred only, because spot is out",
-    Reason.ORDERED: "; preferred only, because a pending ordinal would block all later ones (OrderedReady)",
+    Reason.SPOT_OUT: "; preferred, not required: spot is out",
+    Reason.ORDERED: "; preferred, not required: a pending ordinal would block all later ones (OrderedReady)",
 }
 
 
@@ -156,7 +156,7 @@ def _preferences(placed: Class, soft: bool, pool: Pool | None, classes: Classes)
     """The class where it is not required, and the pool. The class outweighs the pool."""
     terms = classes.terms(placed)
     by_class = tuple(Preference(100, term) for term in terms) if soft else ()
-    by_pool = tuple(Preference(50 if soft else 100, term + _pool_term(pool)) for term in terms) if pool else ()
+    by_pool = tuple(Preference(10 if soft else 100, term + _pool_term(pool)) for term in terms) if pool else ()
     return by_class + by_pool
 
 
@@ -165,12 +165,20 @@ def _pool_term(pool: Pool) -> NodeTerm:
     return tuple(NodeRequirement(key, "In", (value,)) for key, value in labels if value)
 
 
-def _spread(revision: Revision) -> list[dict[str, Any]]:
-    """Even spreading within this revision: a ReplicaSet's selector names it, a StatefulSet's needs the label's key."""
+MILD_SKEW = 20
+
+
+def _spread(revision: Revision, soft: bool) -> list[dict[str, Any]]:
+    """Even spreading within this revision: a ReplicaSet's selector names it, a StatefulSet's needs the label's key.
+
+    The scheduler adds up scores, and an empty on-demand node could outweigh the preference of a soft pod for spot.
+    In its score a larger `maxSkew` makes one pod more or less count for less (about 1/maxSkew), so that the class
+    comes first and spreading decides among nodes of the class.
+    """
     by_revision = {"matchLabelKeys": [names.CONTROLLER_REVISION_HASH]}
     return [
         {
-            "maxSkew": 1,
+            "maxSkew": MILD_SKEW if soft and not rule.hard else 1,
             "topologyKey": TOPOLOGY_KEYS[rule.topology],
             "whenUnsatisfiable": "DoNotSchedule" if rule.hard else "ScheduleAnyway",
             "labelSelector": dict(revision.selector),

@@ -142,7 +142,8 @@ class Pod:
     def slot(self) -> int | None:
         """Its slot, if a decision of ours gave it one."""
         text = self.annotations.get(names.SLOT, "")
-        return int(text) if self.decision_id and text.isascii() and text.isdigit() else None
+        is_number = text.isascii() and text.isdigit() and len(text) < 10  # anybody may write any text there
+        return int(text) if self.decision_id and is_number else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def placed_pod(raw_pod: RawPod, decision: Decision) -> dict[str, Any]:
     metadata, spec = dict(raw_pod["metadata"]), dict(raw_pod["spec"])
     if decision.placed is not None:
         metadata["labels"] = {**(metadata.get("labels") or {}), names.CLASS: str(decision.placed)}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), **_annotations(decision)}
+    metadata["annotations"] = {**_without_ours(metadata.get("annotations") or {}), **_annotations(decision)}
     _merge(spec, "affinity", _affinity(spec.get("affinity") or {}, decision))
     _merge(spec, "tolerations", _tolerations(spec.get("tolerations") or [], decision.tolerations))
     constraints = _spread(spec.get("topologySpreadConstraints") or [], decision.spread)
@@ -68,6 +68,12 @@ def _merge(spec: dict[str, Any], key: str, value: Any) -> None:
     """Writes what we have to say, and nothing at all where neither we nor the user say anything."""
     if value:
         spec[key] = value
+
+
+def _without_ours(written: Mapping[str, str]) -> dict[str, str]:
+    """Annotations of ours that came with a copied template would pass for this decision's: they go."""
+    ours = (names.DECISION, names.REASON, names.SLOT, names.SOFT, names.RELEASED)
+    return {key: value for key, value in written.items() if key not in ours}
 
 
 def _annotations(decision: Decision) -> dict[str, str]:

@@ -267,9 +267,9 @@ def mistakes_in(written: Mapping[str, str], level: Level) -> Iterator[Mistake]:
 
 
 def _known_annotation(annotation: str) -> str:
-    near = get_close_matches(annotation, _BY_ANNOTATION, n=1)
-    known = ", ".join(setting.name for setting in SETTINGS)
-    return f"the annotation {near[0]}" if near else f"{names.PREFIX} and one of {known}"
+    known = [setting.name for setting in SETTINGS]
+    near = get_close_matches(annotation.removeprefix(names.PREFIX), known, n=1)  # with the prefix, all would be near
+    return f"the annotation {names.PREFIX}{near[0]}" if near else f"{names.PREFIX} and one of {', '.join(known)}"
 
 
 def _settings_in(written: Mapping[str, str]) -> Iterator[tuple[Setting, Any]]:
@@ -288,8 +288,8 @@ def _is_valid(setting: Setting, text: str) -> bool:
 
 def _clamped(policy: Policy, limit: Limit) -> Policy:
     ratio, floor = policy.spot_ratio, policy.min_on_demand
-    if limit.max_spot_ratio is not None:
-        ratio = min(policy.slots.ratio, limit.max_spot_ratio)
+    if limit.max_spot_ratio is not None and policy.slots.ratio > limit.max_spot_ratio:
+        ratio = limit.max_spot_ratio
     if limit.min_on_demand is not None:
         floor = max(floor, limit.min_on_demand)
     return replace(policy, spot_ratio=ratio, min_on_demand=floor)

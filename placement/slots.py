@@ -12,10 +12,11 @@ move at all when a workload scales.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import count
+from itertools import count, islice
 
 from placement.model import Class
 
@@ -75,14 +76,9 @@ def with_unslotted(slots: Slots, taken: Iterable[int], unslotted: Iterable[Class
     pods that admission missed are all on on-demand nodes. Three of them take slots 0, 3 and 6; the next pod gets
     slot 1 and goes to spot.
     """
-    occupied = set(taken)
-    strangers = sorted(unslotted, key=lambda known: known is None)  # those of unknown class fill what is left
-    limit = len(occupied) + len(strangers)
-    for known in strangers:
-        free = (
-            slot for slot in range(limit) if slot not in occupied and (known is None or slots.class_of(slot) is known)
-        )
-        slot = next(free, None)
-        if slot is not None:
-            occupied.add(slot)
-    return occupied
+    occupied, strangers = set(taken), Counter(unslotted)
+    free = [slot for slot in range(len(occupied) + strangers.total()) if slot not in occupied]
+    for known in Class:
+        occupied.update(islice((slot for slot in free if slots.class_of(slot) is known), strangers[known]))
+    left = (slot for slot in free if slot not in occupied)
+    return occupied.union(islice(left, strangers[None]))

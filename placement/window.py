@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(?:\d+[smhd])+", re.ASCII)
+_CRON = re.compile(r"(?:\*|\d{1,2}(?:-\d{1,2})?)(?:/\d{1,2})?", re.ASCII)
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 7))
 
 
@@ -54,6 +55,8 @@ def _cron_field(text: str, low: int, high: int) -> frozenset[int]:
 
 def _cron_range(text: str, low: int, high: int) -> range:
     """`*`, `5`, `1-5`, each with an optional `/step`."""
+    if not _CRON.fullmatch(text):
+        raise ValueError(text)
     span, _, step = text.partition("/")
     first, _, last = (f"{low}-{high}" if span == "*" else span).partition("-")
     numbers = range(int(first), int(last or first) + 1, int(step or 1))

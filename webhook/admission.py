@@ -133,7 +133,7 @@ class Admission:
     def _slot(self, request: Request, revision: Revision, patient: bool) -> int:
         """The ordinal's, or the lowest free one, which is then taken."""
         if revision.workload.kind is Kind.STATEFUL_SET:
-            return ordinal(request.raw_pod) - revision.workload.first_ordinal
+            return max(0, ordinal(request.raw_pod) - revision.workload.first_ordinal)
         written = decided_slot(request.raw_pod, revision.uid)
         if written is not None:
             return written

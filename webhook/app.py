@@ -39,18 +39,19 @@ class Door:
     async def answer_patiently(self, body: bytes) -> bytes:
         """Answers when the caches have caught up with this pod; they are milliseconds behind, if at all."""
         started = time.monotonic()
-        call = parse(body)
+        call, owner = parse(body), None
         while time.monotonic() < started + PATIENCE_SECONDS:
             try:
                 return self._open(call, lambda: self._admission.place(call, patient=True), started)
             except NotYet as behind:
                 owner = behind.owner
                 await asyncio.sleep(PAUSE_SECONDS)
-        if owner is not None:
-            await asyncio.get_running_loop().run_in_executor(
-                self._executor, self._admission.look_up, owner, call.namespace
-            )
-        return self._open(call, lambda: self._admission.place(call), started)
+        if owner is None:
+            return self._open(call, lambda: self._admission.place(call), started)
+        loop = asyncio.get_running_loop()
+        looked_up = loop.run_in_executor(self._executor, self._admission.look_up, owner, call.namespace)
+        await asyncio.wait([looked_up])
+        return self._open(call, lambda: looked_up.result() or self._admission.place(call), started)
 
     def _open(self, call: Request, place: Callable[[], Verdict], started: float | None = None) -> bytes:
         """One of the program's two boundaries: an error of ours must not cost anybody a pod."""

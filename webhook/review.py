@@ -42,7 +42,7 @@ def parse(body: bytes) -> Request:
     """The request in a review. Raises MalformedReview that says what is wrong."""
     try:
         review = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedReview(f"not JSON: {error}") from error
     version = review.get("apiVersion") if isinstance(review, dict) else None
     if version != API_VERSION:

@@ -1,11 +1,13 @@
 """Fixtures of the tests of `kube`."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kube.client import Client
-from tests.kube.scripted import Script, scripted_api
+from tests.kube.authority import Authority, make_authority
+from tests.kube.scripted import Script, scripted_api, serving
 
 
 @pytest.fixture
@@ -23,3 +25,18 @@ def script(api: tuple[Script, Client]) -> Script:
 @pytest.fixture
 def client(api: tuple[Script, Client]) -> Client:
     return api[1]
+
+
+@pytest.fixture(scope="session")
+def authority() -> Authority:
+    return make_authority()
+
+
+@pytest.fixture
+def tls_api(authority: Authority, tmp_path: Path) -> Iterator[tuple[Script, str]]:
+    """A scripted API server that asks for a client certificate, and its URL."""
+    script = Script()
+    directory = tmp_path / "server"
+    directory.mkdir()
+    with serving(script, authority.server_context(directory)) as url:
+        yield script, url

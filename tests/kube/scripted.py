@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ class Answer:
     body: bytes = b"{}"
     status: int = 200
     retry_after: str = ""
+    location: str = ""
     delay_seconds: float = 0.0
 
 
@@ -48,7 +50,10 @@ class Lines:
 
 
 class Script:
-    """What to answer next. Lists and watches have queues of their own; an empty one means to hang in silence."""
+    """What to answer next. Lists and watches have queues of their own.
+
+    When the queue is empty a watch is opened and silent, as in a quiet cluster, and anything else hangs.
+    """
 
     def __init__(self) -> None:
         self.asked: queue.Queue[Request] = queue.Queue()
@@ -74,6 +79,7 @@ class Script:
 
 class _Connection(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     script: Script
 
     def do_GET(self) -> None:
@@ -83,19 +89,28 @@ class _Connection(BaseHTTPRequestHandler):
         request = Request(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body)
         self.script.asked.put(request)
         try:
-            self._answer(self.script.watches if request.is_watch else self.script.lists)
+            self._answer(self._next_watch() if request.is_watch else self._next_answer())
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the base class looks for these names
 
-    def _answer(self, answers: queue.Queue[Answer] | queue.Queue[Answer | Lines]) -> None:
+    def _next_watch(self) -> Answer | Lines:
         try:
-            answer = answers.get_nowait()
+            return self.script.watches.get_nowait()
         except queue.Empty:
+            return Lines()
+
+    def _next_answer(self) -> Answer | None:
+        try:
+            return self.script.lists.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _answer(self, answer: Answer | Lines | None) -> None:
+        if answer is None:
             self._hang()
-            return
-        if isinstance(answer, Lines):
+        elif isinstance(answer, Lines):
             self._send_lines(answer)
         else:
             self._send_whole(answer)
@@ -109,6 +124,8 @@ class _Connection(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         if answer.retry_after:
             self.send_header("retry-after", answer.retry_after)
+        if answer.location:
+            self.send_header("location", answer.location)
         self.send_header("content-length", str(len(answer.body)))
         self.end_headers()
         self.wfile.write(answer.body)
@@ -135,19 +152,33 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Silent: a client that goes away, or refuses our certificate, is what some tests are about."""
+
+
+@contextmanager
+def serving(script: Script, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """A server that follows the script; gives its URL."""
+    server = _Server(("127.0.0.1", 0), type("Connection", (_Connection,), {"script": script}))
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}"
+    finally:
+        script.closing.set()
+        server.shutdown()
+        server.server_close()
+
 
 @contextmanager
 def scripted_api() -> Iterator[tuple[Script, Client]]:
     """A script to fill, and a client that talks to the server that follows it."""
     script = Script()
-    server = _Server(("127.0.0.1", 0), type("Connection", (_Connection,), {"script": script}))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    client = Client(Configuration(host=f"http://127.0.0.1:{server.server_port}"), user_agent="test/1")
-    try:
-        yield script, client
-    finally:
-        client.close()
-        script.closing.set()
-        server.shutdown()
-        server.server_close()
+    with serving(script) as url:
+        client = Client(Configuration(host=url), user_agent="test/1")
+        try:
+            yield script, client
+        finally:
+            client.close()

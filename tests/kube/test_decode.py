@@ -149,8 +149,8 @@ def test_the_owner_is_the_controller(references: list[Raw] | None, expected: Own
 
 def nulled(raw: Any) -> Any:
     """The same object with every field below metadata's name set to null."""
-    metadata = {key: None for key in raw["metadata"]} | {"name": "a"}
-    return {key: None for key in raw} | {"metadata": metadata}
+    metadata = dict.fromkeys(raw["metadata"]) | {"name": "a"}
+    return dict.fromkeys(raw) | {"metadata": metadata}
 
 
 BARE: dict[str, tuple[Resource[Any], object]] = {
@@ -178,7 +178,7 @@ def test_absent_and_null_fields_mean_the_defaults(resource: Resource[Any], expec
 
 def test_a_node_tells_class_health_and_taints() -> None:
     """Taints by key; cordoned; ready only if it says so."""
-    raw = {
+    raw: Raw = {
         "metadata": {"name": "n1", "labels": {"topology.kubernetes.io/zone": "z1"}},
         "spec": {"taints": [{"key": "spot", "value": "x", "effect": "NoSchedule"}], "unschedulable": True},
         "status": {"conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "True"}]},
@@ -191,7 +191,11 @@ def test_a_node_tells_class_health_and_taints() -> None:
 
 def test_a_namespace_keeps_labels_and_our_annotations() -> None:
     """Labels select limits, annotations of ours are defaults; others are dropped."""
-    metadata = {"name": "shop", "labels": {"team": "blue"}, "annotations": {"spotweave.dev/spot-ratio": "50%", "x": "y"}}
+    metadata = {
+        "name": "shop",
+        "labels": {"team": "blue"},
+        "annotations": {"spotweave.dev/spot-ratio": "50%", "x": "y"},
+    }
     assert decoded(NAMESPACES, {"metadata": metadata}) == Namespace(
         "shop", {"team": "blue"}, {"spotweave.dev/spot-ratio": "50%"}
     )
@@ -250,7 +254,12 @@ def test_a_stateful_set_has_ordinals_and_an_order() -> None:
 def test_a_replica_set_knows_its_deployment_and_its_own_pods() -> None:
     """Owner, replicas, selector and template are those of the revision."""
     raw = {
-        "metadata": {"name": "rs", "namespace": "shop", "uid": "u", "ownerReferences": [OWNER | {"kind": "Deployment"}]},
+        "metadata": {
+            "name": "rs",
+            "namespace": "shop",
+            "uid": "u",
+            "ownerReferences": [OWNER | {"kind": "Deployment"}],
+        },
         "spec": {"replicas": 4, "selector": SELECTOR, "template": TEMPLATE},
     }
     expected = ReplicaSet(

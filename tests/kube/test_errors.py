@@ -1,5 +1,7 @@
 """One table from HTTP status to exception."""
 
+from typing import Any
+
 import pytest
 
 from kube.errors import (
@@ -76,7 +78,7 @@ def test_causes_are_kept() -> None:
         pytest.param({}, False, id="nothing said"),
     ],
 )
-def test_a_budget_is_told_from_a_busy_server(details: dict[str, object], expected: bool) -> None:
+def test_a_budget_is_told_from_a_busy_server(details: dict[str, Any], expected: bool) -> None:
     """Both are 429 on an eviction; only the cause tells them apart."""
     error = error_from("POST /x/eviction", 429, status(429, "TooManyRequests", **details))
     assert isinstance(error, TooManyRequests)
@@ -96,5 +98,6 @@ def test_a_budget_is_told_from_a_busy_server(details: dict[str, object], expecte
 )
 def test_how_long_to_wait(header: str | None, detail: int | None, expected: float | None) -> None:
     """`retry_after_seconds` is what the server asked for, wherever it said so."""
-    body = status(429, "TooManyRequests", **({} if detail is None else {"retryAfterSeconds": detail}))
+    details: dict[str, Any] = {} if detail is None else {"retryAfterSeconds": detail}
+    body = status(429, "TooManyRequests", **details)
     assert error_from("GET /x", 429, body, header).retry_after_seconds == expected

@@ -1,0 +1,54 @@
+# The two commands that matter: `make demo` shows it, `make test` proves it. Everything sets itself up.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help demo test check lint types unit bench soak requirements image clean
+
+help: ## show this help
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | while IFS='|' read -r target text; do printf '  make %-14s%s\n' "$$target" "$$text"; done
+
+$(READY): requirements/dev.txt setup.cfg pyproject.toml
+	@echo "Setting up $(VENV): about 250 MB of pinned packages, once"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+demo: $(READY) ## a real control plane, Spotweave on it, a story told with real pods (DEMO_ONCE=1 ends by itself)
+	@$(BIN)/spotweave demo
+
+test: $(READY) ## all tests; without a control plane it says so loudly and runs the rest
+	@$(PYTEST)
+
+check: lint types ## what CI runs: lint, types, all tests; the control plane is required
+	@SPOTWEAVE_REQUIRE_CLUSTER=1 $(PYTEST)
+
+lint: $(READY) ## ruff
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(READY) ## mypy --strict
+	@$(BIN)/mypy
+
+unit: $(READY) ## the tests that need no control plane
+	@$(PYTEST) -m 'not cluster'
+
+bench: $(READY) ## benchmarks: print tables, write out/bench/*.json
+	@$(BIN)/python -m benchmarks
+
+soak: $(READY) ## proofs that are too long for every change (SEED=… MINUTES=…)
+	@SPOTWEAVE_REQUIRE_CLUSTER=1 SPOTWEAVE_SOAK=1 $(PYTEST) -m soak --timeout=0
+
+requirements: $(READY) ## pin the dependencies of setup.cfg anew, with hashes
+	@$(BIN)/uv pip compile -q -U setup.cfg --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements/run.txt
+	@$(BIN)/uv pip compile -q -U setup.cfg --extra dev --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -c requirements/run.txt -o requirements/dev.txt
+
+image: ## build the image with buildah
+	buildah bud --tag spotweave:0.1.0 .
+
+clean: ## remove the virtual environment and what tools left (the programs' cache: spotweave cluster clean)
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

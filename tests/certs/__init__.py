@@ -1,0 +1,1 @@
+"""Tests of `certs`: expiry is tested by asking about another date."""

@@ -1,0 +1,148 @@
+"""A cluster as a user sees it: apply, scale, roll out, delete, look. For tests on the real control plane."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kube.client import Client
+from kube.configmaps import read_configuration
+from kube.errors import NotFound
+from kube.snapshot import read_snapshot
+from placement.slots import Mix
+from placement.status import WorkloadStatus, statuses
+
+PATIENCE_SECONDS = 60.0
+_COLLECTIONS = {
+    "Deployment": "deployments",
+    "StatefulSet": "statefulsets",
+    "ReplicaSet": "replicasets",
+    "DaemonSet": "daemonsets",
+}
+
+
+def wait_for(what: str, condition: Callable[[], object], timeout_seconds: float = PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_seconds:.0f} s in vain for {what}"
+        time.sleep(0.05)
+
+
+def workload(
+    kind: str, name: str, replicas: int, annotations: dict[str, str] | None = None, **spec: Any
+) -> dict[str, Any]:
+    """A Deployment, StatefulSet or ReplicaSet; `spec` replaces fields of its spec."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template(name),
+            **({"serviceName": name} if kind == "StatefulSet" else {}),
+            **spec,
+        },
+    }
+
+
+def template(name: str, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"labels": {"app": name}}, "spec": pod_spec(**spec)}
+
+
+def pod_spec(**spec: Any) -> dict[str, Any]:
+    """A pod that asks for next to nothing and mounts no token, so that no part of it is random."""
+    container = {"name": "app", "image": "example/app:1.0", "resources": {"requests": {"cpu": "10m"}}}
+    return {
+        "containers": [container],
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 1,
+        **spec,
+    }
+
+
+@dataclass(frozen=True)
+class World:
+    """One namespace of a cluster that Spotweave runs on."""
+
+    client: Client
+    kubeconfig: Path
+    namespace: str
+
+    def path(self, kind: str, name: str = "") -> str:
+        collection = f"/apis/apps/v1/namespaces/{self.namespace}/{_COLLECTIONS[kind]}"
+        return f"{collection}/{name}" if name else collection
+
+    @property
+    def pods_path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def create(self, raw: dict[str, Any]) -> dict[str, Any]:
+        created: dict[str, Any] = self.client.post(self.path(raw["kind"]), raw)
+        return created
+
+    def scale(self, name: str, replicas: int, kind: str = "Deployment") -> None:
+        self.client.patch(self.path(kind, name), {"spec": {"replicas": replicas}})
+
+    def roll_out(self, name: str, kind: str = "Deployment") -> None:
+        """A new revision, as `kubectl rollout restart` makes it."""
+        stamp = {"metadata": {"annotations": {"restarted": str(time.monotonic_ns())}}}
+        self.client.patch(self.path(kind, name), {"spec": {"template": stamp}})
+
+    def delete(self, kind: str, name: str) -> None:
+        self.client.delete(self.path(kind, name))
+
+    def delete_pod(self, name: str) -> None:
+        self.client.delete(f"{self.pods_path}/{name}", query={"gracePeriodSeconds": 0})
+
+    def pods(self, app: str) -> list[dict[str, Any]]:
+        """The workload's pods that are not on their way out."""
+        found = self.client.get_json(self.pods_path, {"labelSelector": f"app={app}"})["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def classes(self, app: str) -> dict[str, str]:
+        """Pod name → the class that its label tells."""
+        return {pod["metadata"]["name"]: pod["metadata"]["labels"]["spotweave.dev/class"] for pod in self.pods(app)}
+
+    def status(self, name: str) -> WorkloadStatus:
+        found = statuses(read_snapshot(self.client), read_configuration(self.client))
+        return next(each for each in found if each.workload.namespace == self.namespace and each.workload.name == name)
+
+    def rest(self, name: str, kind: str = "Deployment") -> WorkloadStatus:
+        """Waits until the controller has done what the spec asks for, and all pods serve; then tells how it stands."""
+        wait_for(f"{kind} {self.namespace}/{name} to come to rest", lambda: self._is_at_rest(name, kind))
+        return self.status(name)
+
+    def _is_at_rest(self, name: str, kind: str) -> bool:
+        raw = self.client.get_json(self.path(kind, name))
+        wanted, status = raw["spec"]["replicas"], raw["status"]
+        counts = [status.get(key, 0) for key in ("replicas", "readyReplicas", "updatedReplicas")]
+        seen = status.get("observedGeneration") == raw["metadata"]["generation"]
+        settled = status.get("currentRevision") == status.get("updateRevision")
+        return seen and settled and counts == [wanted] * 3 and len(self.pods(name)) == wanted
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.client.get(path)
+        except NotFound:
+            return False
+        return True
+
+    def events(self, reason: str) -> list[dict[str, Any]]:
+        query = {"fieldSelector": f"reason={reason}"}
+        found: list[dict[str, Any]] = self.client.get_json(f"/api/v1/namespaces/{self.namespace}/events", query)[
+            "items"
+        ]
+        return found
+
+
+def is_exact(status: WorkloadStatus, spot: int, on_demand: int) -> bool:
+    """The mix is this, and every pod was placed by admission on a node of its class."""
+    return (
+        status.actual == status.wanted == Mix(spot, on_demand)
+        and not status.missed
+        and all(each.given is each.node_class for each in status.pods if each.pod.is_live)
+    )

@@ -1,0 +1,1 @@
+"""Tests of `placement`: tables and laws, no mocks."""

@@ -1,0 +1,118 @@
+"""The laws of the code base that a test can hold: who may import whom, and how small things stay."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# Each package, and which others of ours it may import. Rows further down stand on rows further up.
+MAY_IMPORT: dict[str, set[str]] = {
+    "placement": set(),
+    "kube": {"placement"},
+    "certs": {"kube", "placement"},
+    "dashboard": {"kube", "placement"},
+    "webhook": {"certs", "kube", "placement"},
+    "rebalancer": {"certs", "dashboard", "kube", "placement"},
+    "localcluster": set(),
+    "cli": {"placement", "kube", "certs", "dashboard", "webhook", "rebalancer", "localcluster"},
+}
+# Modules that know time, chance, files, processes or the network; none of them has a place in pure code.
+IMPURE = {"os", "sys", "time", "random", "socket", "subprocess", "threading", "asyncio", "logging", "pathlib", "io"}
+PURE = [
+    *sorted((ROOT / "placement").glob("*.py")),
+    ROOT / "certs" / "authority.py",
+    ROOT / "certs" / "renewal.py",
+    ROOT / "webhook" / "review.py",
+]
+VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "handler", "misc"}
+MODULES = sorted(path for package in MAY_IMPORT for path in (ROOT / package).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The top-level names that a module imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_packages_import_only_what_stands_below_them(path: Path) -> None:
+    """webhook and rebalancer do not import each other, placement imports nobody, localcluster is for cli and tests."""
+    package = path.relative_to(ROOT).parts[0]
+    ours = set(imports(path)) & set(MAY_IMPORT) - {package}
+    assert ours <= MAY_IMPORT[package]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "placement").glob("*.py")), ids=named)
+def test_placement_uses_the_standard_library_alone(path: Path) -> None:
+    """What decides where pods go depends on nothing that could change under it."""
+    assert set(imports(path)) <= sys.stdlib_module_names | {"placement"}
+
+
+@pytest.mark.parametrize("path", PURE, ids=named)
+def test_pure_modules_have_no_io_no_clock_and_no_logging(path: Path) -> None:
+    """Facts in, decisions out: time is an argument, and whoever calls does the talking."""
+    source = path.read_text()
+    assert set(imports(path)) & IMPURE == set()
+    assert not any(call in source for call in (".now(", ".today(", "open(", "print("))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_modules_are_named_for_what_they_are_and_open_with_a_sentence(path: Path) -> None:
+    """A newcomer finds a behaviour from the folder names, and each module says what it is for."""
+    assert path.stem not in VAGUE
+    if path.read_text().strip():
+        assert ast.get_docstring(ast.parse(path.read_text())), "no docstring"
+
+
+def test_only_the_two_boundaries_catch_everything() -> None:
+    """An unexpected error is met where it can be answered: at the webhook's door and in the rebalancer's loop."""
+    catching = {
+        named(path)
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")))
+        and not any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+    }
+    assert catching <= {"webhook/app.py", "rebalancer/loop.py"}
+
+
+def test_modules_and_functions_stay_small() -> None:
+    """A module fits into a head, a function onto a screen."""
+    large = [
+        f"{named(path)}:{node.lineno} {node.name}"
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno > 60
+    ]
+    assert large == []
+    assert [named(path) for path in MODULES if path.read_text().count("\n") > 520] == []
+
+
+def test_no_registry_is_named_anywhere() -> None:
+    """Packages are named, never the hosts that they come from; those are the machine's business."""
+    hosts = ("proxy.golang" + ".org", "pypi" + ".org", "files.pythonhosted" + ".org", "registry.npmjs" + ".org")
+    texts = (
+        path for path in ROOT.rglob("*") if path.suffix in (".py", ".md", ".txt", ".cfg", ".toml", ".yaml", ".mod")
+    )
+    named_hosts = [
+        f"{named(path)}: {host}"
+        for path in texts
+        if ".venv" not in path.parts
+        for host in hosts
+        if host in path.read_text(errors="replace")
+    ]
+    assert named_hosts == []

@@ -1,0 +1,67 @@
+"""The manifests and the documents use the names of placement/names.py, to the letter."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from placement import names
+from placement.policy import SETTINGS
+
+ROOT = Path(__file__).parent.parent
+OURS = re.compile(r"spotweave\.dev/([a-z][a-z-]+)")
+KNOWN = {value for key, value in vars(names).items() if key.isupper() and isinstance(value, str)}
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("manifests/**/*.yaml")]
+LATER = {"pod-group", "gang"}  # of the design, not built yet
+
+
+def base() -> list[dict[str, Any]]:
+    files = sorted((ROOT / "manifests" / "base").glob("*.yaml"))
+    return [each for path in files for each in yaml.safe_load_all(path.read_text()) if each]
+
+
+def names_of(kind: str) -> set[str]:
+    return {each["metadata"]["name"] for each in base() if each["kind"] == kind}
+
+
+def test_our_objects_have_the_names_that_the_programs_look_for() -> None:
+    """A Secret or Service under another name would be written, or called, in vain."""
+    assert names_of("Namespace") == {names.SYSTEM_NAMESPACE}
+    assert names_of("MutatingWebhookConfiguration") == {names.WEBHOOK_CONFIGURATION}
+    assert names_of("Service") == {names.WEBHOOK_SERVICE}
+    assert names_of("Secret") == {names.TLS_SECRET}
+    assert names_of("ConfigMap") == {names.CONFIG_MAP}
+    assert names_of("PriorityClass") == {names.OVERFLOW_PRIORITY}
+    assert names_of("ServiceAccount") == {names.WEBHOOK_ACCOUNT}
+
+
+def test_the_webhook_configuration_calls_the_path_that_is_served() -> None:
+    """One entry, our path, our Service, never blocking a pod."""
+    (configuration,) = [each for each in base() if each["kind"] == "MutatingWebhookConfiguration"]
+    (entry,) = configuration["webhooks"]
+    service = entry["clientConfig"]["service"]
+    assert entry["name"] == names.WEBHOOK_ENTRY
+    assert (service["name"], service["namespace"], service["path"]) == (
+        names.WEBHOOK_SERVICE,
+        names.SYSTEM_NAMESPACE,
+        names.WEBHOOK_PATH,
+    )
+    assert entry["failurePolicy"] == "Ignore"
+    assert entry["sideEffects"] == "NoneOnDryRun"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_documents_and_manifests_name_nothing_that_does_not_exist(path: Path) -> None:
+    """Every label and annotation of our prefix that is written down anywhere is one that the code knows."""
+    written = {match[1] for match in OURS.finditer(path.read_text())} - LATER
+    assert {names.PREFIX + name for name in written} <= KNOWN
+
+
+def test_every_setting_is_documented_with_its_name() -> None:
+    """docs/policy.md lists each annotation of the parser's table."""
+    text = (ROOT / "docs" / "policy.md").read_text()
+    assert [setting.name for setting in SETTINGS if f"`{setting.name}`" not in text] == []

@@ -1,0 +1,1 @@
+"""Tests of `webhook`: from the raw review to the served answer."""
