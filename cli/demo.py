@@ -20,13 +20,14 @@ from cli.status import as_table
 from kube.client import Client, connect
 from kube.configmaps import read_configuration
 from kube.snapshot import read_snapshot
-from localcluster import LocalCluster, demo_profile
+from localcluster import LocalCluster, Options, demo_profile
 from localcluster.progress import Progress
 from placement.status import WorkloadStatus, statuses
 
 EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
 NAMESPACE = "demo"
 SETTLE_SECONDS = 60.0
+PACE = Options(controller_qps=200, controller_burst=400)  # by default the controllers create 20 objects a second
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     once = args.once or os.environ.get("DEMO_ONCE") == "1"
     console = Console(soft_wrap=False)
-    with LocalCluster.start(demo_profile(), progress=Progress()) as cluster:
+    with LocalCluster.start(demo_profile(), options=PACE, progress=Progress()) as cluster:
         console.print("[bold]A cluster of 12 nodes in 3 zones is up.[/] Installing Spotweave …")
         with running(cluster.kubeconfig, log_format=args.log_format, log_level=args.log_level):
             story = Story(console, cluster.kubeconfig, connect(cluster.kubeconfig, user_agent=f"demo/{__version__}"))

@@ -11,6 +11,8 @@ from localcluster.errors import ClusterError
 from localcluster.programs import chosen_kubernetes, get_programs, is_built
 from localcluster.progress import Progress
 
+NO_CACHE = "/dev/null"  # kubectl would leave a cache in the home directory; where it cannot, it does without
+
 
 @cache
 def find() -> Path:
@@ -24,7 +26,7 @@ def find() -> Path:
 def call(*arguments: str, kubeconfig: Path | None = None, stdin: str | None = None) -> str:
     """What kubectl printed; ClusterError with its complaint if it failed."""
     access = [] if kubeconfig is None else ["--kubeconfig", str(kubeconfig)]
-    command = [str(find()), *access, *arguments]
+    command = [str(find()), "--cache-dir", NO_CACHE, *access, *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ClusterError(f"kubectl {arguments[0]} failed: {done.stderr.strip()}")

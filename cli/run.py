@@ -49,6 +49,9 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("run", parents=[common], help="install and run Spotweave on a local control plane")
     parser.add_argument("--kubeconfig", type=Path, required=True, help="admin access to the local control plane")
     parser.add_argument("--webhooks", type=_count, default=1, metavar="N", help="how many webhook processes")
+    parser.add_argument(
+        "--rebalancers", type=_count, choices=[0], default=0, metavar="N", help="0: this version has no rebalancer yet"
+    )
     parser.add_argument("--config", type=Path, help="configuration file; becomes the ConfigMap spotweave-config")
     parser.set_defaults(run=run)
 

@@ -161,19 +161,29 @@ class Stream:
     def __iter__(self) -> Iterator[bytes]:
         try:
             yield from _lines(self._response)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+        except (
+            urllib3.exceptions.HTTPError,
+            OSError,
+            ValueError,
+        ) as error:  # the last: TLS closed while reading
             if not self._closed:
                 raise Unreachable(self._asked, _text(error)) from error
         finally:
             self._response.close()
 
     def close(self) -> None:
-        """Wakes the reader. The TLS layer is passed by on purpose: it is not made for a second thread."""
+        """Wakes the reader. The TLS layer is passed by where possible: it is not made for a second thread.
+
+        A server that said "connection: close", as one that is shutting down does, has parted answer and connection;
+        then only urllib3 still knows the socket.
+        """
         self._closed = True
         sock = getattr(self._response.connection, "sock", None)
-        if sock is not None:
-            with suppress(OSError):
+        with suppress(OSError, ValueError, RuntimeError):  # closed already, or given back to the pool
+            if sock is not None:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
+            else:
+                self._response.shutdown()
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

@@ -47,6 +47,7 @@ class Lines:
 
     lines: Sequence[bytes] = ()
     then: str = "hold"
+    says_close: bool = False  # "connection: close", as a server that is shutting down
 
 
 class Script:
@@ -133,6 +134,8 @@ class _Connection(BaseHTTPRequestHandler):
     def _send_lines(self, watch: Lines) -> None:
         self.send_response(200)
         self.send_header("transfer-encoding", "chunked")
+        if watch.says_close:
+            self.send_header("connection", "close")
         self.end_headers()
         for line in watch.lines:
             self.wfile.write(b"%x\r\n%s\n\r\n" % (len(line) + 1, line))

@@ -144,9 +144,10 @@ def test_a_stream_that_is_refused_raises_the_typed_error(script: Script, client:
         client.stream("/x", {"watch": "true"}, read_timeout_seconds=5)
 
 
-def test_a_stream_is_closed_from_another_thread(script: Script, client: Client) -> None:
+@pytest.mark.parametrize("says_close", [False, True], ids=["kept alive", "connection: close"])
+def test_a_stream_is_closed_from_another_thread(script: Script, client: Client, says_close: bool) -> None:
     """The reader ends at once and without an error."""
-    script.watch(Lines())
+    script.watch(Lines(says_close=says_close))
     stream = client.stream("/x", {"watch": "true"}, read_timeout_seconds=60)
     lines: list[bytes] = []
     reader = threading.Thread(target=lambda: lines.extend(stream))

@@ -255,8 +255,7 @@ def test_whatever_is_written_is_a_configuration_or_a_list_of_mistakes(raw: Any) 
     """Never another exception; and what passes can be used."""
     try:
         configuration = parse_configuration(raw)
-    except ConfigurationError as error:
-        assert error.mistakes
+    except ConfigurationError:
         return
     assert resolve({}, {}, configuration.defaults, configuration.limits_of({"a": "b"}))[1] == ()
     assert configuration.classes.labels

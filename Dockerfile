@@ -1,0 +1,28 @@
+# One image for both programs: `spotweave webhook`, `spotweave rebalancer`.
+ARG PYTHON=python:3.11-slim-bookworm
+
+FROM ${PYTHON} AS build
+WORKDIR /src
+COPY requirements/run.txt requirements/build.txt requirements/
+RUN python3 -m venv /opt/spotweave \
+ && /opt/spotweave/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements/run.txt \
+ && python3 -m venv /opt/build \
+ && /opt/build/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements/build.txt
+COPY setup.cfg pyproject.toml README.md LICENSE ./
+COPY placement placement
+COPY kube kube
+COPY webhook webhook
+COPY rebalancer rebalancer
+COPY certs certs
+COPY localcluster localcluster
+COPY cli cli
+COPY manifests manifests
+RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . \
+ && /opt/spotweave/bin/pip install --no-cache-dir --no-deps /dist/*.whl
+
+FROM ${PYTHON}
+COPY --from=build /opt/spotweave /opt/spotweave
+ENV PATH=/opt/spotweave/bin:$PATH PYTHONUNBUFFERED=1
+USER 65532:65532
+ENTRYPOINT ["spotweave"]
+CMD ["--help"]

@@ -1,0 +1,327 @@
+"""Decisions: class, reason and what to inject."""
+
+import zlib
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement import names
+from placement.classes import PRESETS, Classes
+from placement.configuration import Configuration, PriorityRoles
+from placement.decide import MILD_SKEW, Decision, Preference, Reason, Revision, Surroundings, decide, pool_order
+from placement.model import Class, Kind, NodeRequirement, NodeTerm, Pool, Template, Workload
+from placement.policy import Amount, Policy, Spread
+from tests.placement.invariants import any_slots, few, many
+
+SELECTOR = {"matchLabels": {"app": "web", "pod-template-hash": "abc"}}
+DEPLOYMENT = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10)
+STATEFUL_SET = replace(DEPLOYMENT, kind=Kind.STATEFUL_SET)
+ORDERED = replace(STATEFUL_SET, ordered=True)
+SPOT_TERM = (NodeRequirement(names.CAPACITY, "In", ("spot",)),)
+ON_DEMAND_TERM = (NodeRequirement(names.CAPACITY, "NotIn", ("spot",)),)
+ANYWHERE = Surroundings(Configuration())
+OVERFLOW = names.OVERFLOW_PRIORITY
+OUT = Surroundings(Configuration(), priority_classes=(OVERFLOW,), spot_is_out=True)
+
+
+def revision(workload: Workload = DEPLOYMENT, **changes: Any) -> Revision:
+    return replace(Revision("rs", workload, Policy(), workload.replicas, SELECTOR, Template()), **changes)
+
+
+def soft_spread(key: str) -> dict[str, Any]:
+    return {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": SELECTOR}
+
+
+SPREAD = (soft_spread(names.HOSTNAME), soft_spread(names.ZONE))
+
+
+def test_an_on_demand_slot() -> None:
+    """Slot 0: required to be off spot, spread within its revision, leaves last."""
+    assert decide("id", 0, revision(), (), ANYWHERE) == Decision(
+        "id",
+        "rs",
+        Reason.SLOT,
+        "slot 0 is on-demand (spot-ratio 70%, min-on-demand 1)",
+        Class.ON_DEMAND,
+        0,
+        required=(ON_DEMAND_TERM,),
+        spread=SPREAD,
+        deletion_cost=0,
+    )
+
+
+def test_a_spot_slot() -> None:
+    """Slot 4: required to be on spot, tolerates its taint, leaves before slots 0…3."""
+    assert decide("id", 4, revision(), (), ANYWHERE) == Decision(
+        "id",
+        "rs",
+        Reason.SLOT,
+        "slot 4 is spot (spot-ratio 70%, min-on-demand 1)",
+        Class.SPOT,
+        4,
+        required=(SPOT_TERM,),
+        tolerations=({"key": names.CAPACITY, "operator": "Equal", "value": "spot"},),
+        spread=SPREAD,
+        deletion_cost=-4,
+    )
+
+
+def test_spot_is_out() -> None:
+    """A spot slot is then preferred and no longer required, so that it may run on on-demand and return."""
+    decision = decide("id", 4, revision(), (), Surroundings(Configuration(), spot_is_out=True))
+    assert (decision.placed, decision.slot, decision.soft, decision.reason) == (Class.SPOT, 4, True, Reason.SPOT_OUT)
+    assert (decision.required, decision.preferred) == ((), (Preference(100, SPOT_TERM),))
+    assert decision.tolerations == Configuration().classes.tolerations
+    assert decision.explanation.endswith("; preferred, not required: spot is out")
+
+
+REASONS: dict[str, tuple[Workload, int, Surroundings, Reason]] = {
+    "a Deployment's spot slot": (DEPLOYMENT, 1, ANYWHERE, Reason.SLOT),
+    "its on-demand slot while spot is out": (DEPLOYMENT, 0, OUT, Reason.SLOT),
+    "its spot slot while spot is out": (DEPLOYMENT, 1, OUT, Reason.SPOT_OUT),
+    "a parallel StatefulSet's spot ordinal": (STATEFUL_SET, 1, ANYWHERE, Reason.SLOT),
+    "an ordered StatefulSet's spot ordinal would block the later ones": (ORDERED, 1, ANYWHERE, Reason.ORDERED),
+    "its on-demand ordinal is required": (ORDERED, 0, ANYWHERE, Reason.SLOT),
+    "an outage says more than the order": (ORDERED, 1, OUT, Reason.SPOT_OUT),
+}
+
+
+@pytest.mark.parametrize(("workload", "slot", "around", "expected"), REASONS.values(), ids=REASONS.keys())
+def test_the_reason_tells_why(workload: Workload, slot: int, around: Surroundings, expected: Reason) -> None:
+    """Soft, and preferred in place of required, exactly where the reason is another than the slot itself."""
+    decision = decide("id", slot, revision(workload), (), around)
+    assert decision.reason is expected
+    assert decision.soft is (expected is not Reason.SLOT)
+    assert bool(decision.required) is not decision.soft
+
+
+def test_a_contradiction_is_left_alone() -> None:
+    """The users' own terms are kept; nothing is injected, no slot is given, and the reason is told."""
+    only_spot = ((NodeRequirement(names.CAPACITY, "In", ("spot",)),),)
+    assert decide("id", 0, revision(), only_spot, ANYWHERE) == Decision(
+        "id",
+        "rs",
+        Reason.CONTRADICTION,
+        "left alone: slot 0 is on-demand (spot-ratio 70%, min-on-demand 1), "
+        "but the pod's own node selector or affinity excludes on-demand nodes",
+    )
+    assert decide("id", 1, revision(), only_spot, ANYWHERE).placed is Class.SPOT
+
+
+def roles(**names_of: str) -> Configuration:
+    return Configuration(priority_roles=PriorityRoles(**names_of))
+
+
+FIVE = Policy(min_available=Amount(5))
+PRIORITIES: dict[str, tuple[int, Revision, Surroundings, str]] = {
+    "soft and at min-available: more than the service needs": (5, revision(policy=FIVE), OUT, OVERFLOW),
+    "soft and below it": (4, revision(policy=FIVE), OUT, ""),
+    "soft and above what is assumed (n=10: 8 serve)": (8, revision(), OUT, OVERFLOW),
+    "soft and below what is assumed": (7, revision(), OUT, ""),
+    "an on-demand slot above min-available": (6, revision(policy=FIVE), OUT, ""),
+    "spot is not out": (5, revision(policy=FIVE), replace(OUT, spot_is_out=False), ""),
+    "soft for the order's sake alone": (9, revision(ORDERED), replace(OUT, spot_is_out=False), ""),
+    "the class does not exist: the pod would be refused": (
+        5,
+        revision(policy=FIVE),
+        replace(OUT, priority_classes=("other",)),
+        "",
+    ),
+    "the owner's template has a class of its own": (
+        5,
+        revision(policy=FIVE, template=Template(priority_class="high")),
+        OUT,
+        "",
+    ),
+    "a class that a globalDefault gave the pod is not the template's": (
+        5,
+        revision(policy=FIVE, template=Template()),
+        replace(OUT, priority_classes=(OVERFLOW, "global-default")),
+        OVERFLOW,
+    ),
+    "no overflow class is configured": (
+        5,
+        revision(policy=FIVE),
+        replace(OUT, configuration=roles(overflow=""), priority_classes=("",)),
+        "",
+    ),
+    "a class for spot": (1, revision(), Surroundings(roles(spot="s"), priority_classes=("s",)), "s"),
+    "a class for spot says nothing of on-demand": (
+        0,
+        revision(),
+        Surroundings(roles(spot="s"), priority_classes=("s",)),
+        "",
+    ),
+    "a class for on-demand": (0, revision(), Surroundings(roles(on_demand="o"), priority_classes={"o"}), "o"),
+    "a class for spot that does not exist": (1, revision(), Surroundings(roles(spot="s")), ""),
+    "soft pods that the service needs keep spot's class": (
+        1,
+        revision(policy=FIVE),
+        Surroundings(roles(spot="s"), priority_classes=("s", OVERFLOW), spot_is_out=True),
+        "s",
+    ),
+}
+
+
+@pytest.mark.parametrize(("slot", "of", "around", "expected"), PRIORITIES.values(), ids=PRIORITIES.keys())
+def test_the_priority_class(slot: int, of: Revision, around: Surroundings, expected: str) -> None:
+    """Pods keep the user's priority, unless their role has a class that exists and the template names none."""
+    assert decide("id", slot, of, (), around).priority_class == expected
+
+
+COSTS: dict[str, tuple[Revision, int | None]] = {
+    "a Deployment's pods leave from the top": (revision(), -4),
+    "a user's own cost is kept": (revision(template=Template(has_deletion_cost=True)), None),
+    "StatefulSets leave by ordinal": (revision(STATEFUL_SET), None),
+}
+
+
+@pytest.mark.parametrize(("of", "expected"), COSTS.values(), ids=COSTS.keys())
+def test_the_deletion_cost(of: Revision, expected: int | None) -> None:
+    """The highest slot leaves first."""
+    assert decide("id", 4, of, (), ANYWHERE).deletion_cost == expected
+
+
+SPREADS: dict[str, tuple[Revision, list[dict[str, Any]]]] = {
+    "none": (revision(policy=Policy(spread=())), []),
+    "hard ones honour taints": (
+        revision(policy=Policy(spread=(Spread("zone", True),))),
+        [{**soft_spread(names.ZONE), "whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": "Honor"}],
+    ),
+    "a StatefulSet's selector does not name the revision, so its label's key does": (
+        revision(STATEFUL_SET, policy=Policy(spread=(Spread("instance-type"),))),
+        [{**soft_spread(names.INSTANCE_TYPE), "matchLabelKeys": ["controller-revision-hash"]}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("of", "expected"), SPREADS.values(), ids=SPREADS.keys())
+def test_the_spread_constraints(of: Revision, expected: list[dict[str, Any]]) -> None:
+    """One for each rule of the policy."""
+    assert list(decide("id", 4, of, (), ANYWHERE).spread) == expected
+
+
+def test_a_soft_pod_is_spread_mildly() -> None:
+    """So that an empty on-demand node does not outweigh the preference for spot; what is hard stays as strict."""
+    of = revision(policy=Policy(spread=(Spread("host"), Spread("zone", True))))
+    skews = [constraint["maxSkew"] for constraint in decide("id", 4, of, (), OUT).spread]
+    assert skews == [MILD_SKEW, 1]
+    assert [constraint["maxSkew"] for constraint in decide("id", 0, of, (), OUT).spread] == [1, 1]
+
+
+# --- pools -----------------------------------------------------------------------------------------------------------
+
+
+def test_pools_are_walked_zone_by_zone() -> None:
+    """Pools a/m, a/r, b/m, c/m come out as a/m, b/m, c/m, a/r."""
+    pools = [Pool("a", "r"), Pool("c", "m"), Pool("a", "m"), Pool("b", "m")]
+    assert [str(pool) for pool in pool_order(pools)] == ["a/m", "b/m", "c/m", "a/r"]
+
+
+pools = st.sets(st.builds(Pool, st.sampled_from("abcd"), st.sampled_from("mrx")), max_size=9)
+
+
+@many
+@given(pools)
+def test_every_pool_is_walked_once_and_neighbours_differ_in_zone(some: set[Pool]) -> None:
+    """As long as more than one zone has pools left."""
+    order = pool_order(some)
+    left = Counter(pool.zone for pool in some)
+    assert (set(order), len(order)) == (some, len(some))
+    for pool, following in pairwise(order):
+        left[pool.zone] -= 1
+        if len([zone for zone, count in left.items() if count]) > 1:
+            assert pool.zone != following.zone
+
+
+def zone_and_type(preference: Preference) -> tuple[str, ...]:
+    return tuple(
+        each.values[0] for each in preference.term if each.key in (names.ZONE, names.INSTANCE_TYPE)
+    )  # in this order
+
+
+FOUR = tuple(Pool(zone, "m") for zone in "abcd")
+
+
+def preferred_pool(slot: int, of: Revision, order: tuple[Pool, ...]) -> Pool:
+    (preference,) = decide("id", slot, of, (), Surroundings(Configuration(), order)).preferred
+    assert preference.weight == 100
+    assert preference.term[0] == SPOT_TERM[0]
+    return Pool(*zone_and_type(preference))
+
+
+@few
+@given(any_slots, st.integers(1, 7))
+def test_spot_slots_are_dealt_out_evenly(slots: Any, count: int) -> None:
+    """The j-th spot slot prefers pool (start + j) mod P, so at every size no two pools differ by more than one."""
+    of = revision(policy=Policy(slots.ratio, slots.floor))
+    order = tuple(Pool(f"z{number}", "m") for number in range(count))
+    held: Counter[Pool] = Counter(dict.fromkeys(order, 0))
+    start = zlib.crc32(b"Deployment/shop/web")
+    for slot in range(30):
+        if slots.class_of(slot) is Class.SPOT:
+            pool = preferred_pool(slot, of, order)
+            assert pool == order[(start + held.total()) % count]
+            held[pool] += 1
+            assert max(held.values()) - min(held.values()) <= 1
+
+
+def test_workloads_start_elsewhere() -> None:
+    """Or the first pool would hold the first spot pod of every small workload."""
+    policy = Policy(Fraction(1), 0)
+    firsts = Counter(
+        preferred_pool(0, revision(replace(DEPLOYMENT, name=f"web-{number}"), policy=policy), FOUR)
+        for number in range(200)
+    )
+    assert len(firsts) == 4
+    assert max(firsts.values()) < 80
+    namesake = revision(STATEFUL_SET, policy=policy)
+    assert preferred_pool(0, namesake, FOUR) != preferred_pool(0, revision(policy=policy), FOUR)
+
+
+def term_of(preset: str, *pool: NodeRequirement) -> NodeTerm:
+    return (NodeRequirement(PRESETS[preset].key, "In", ("spot",)), *pool)
+
+
+IN_A = (NodeRequirement(names.ZONE, "In", ("a",)), NodeRequirement(names.INSTANCE_TYPE, "In", ("m",)))
+
+
+def test_preferences_of_a_soft_pod() -> None:
+    """The class outweighs the pool; with several presets each is said for each."""
+    both = Configuration(Classes((PRESETS["default"], PRESETS["karpenter"])))
+    around = Surroundings(both, (Pool("a", "m"),), spot_is_out=True)
+    assert decide("id", 1, revision(), (), around).preferred == (
+        Preference(100, term_of("default")),
+        Preference(100, term_of("karpenter")),
+        Preference(10, term_of("default", *IN_A)),
+        Preference(10, term_of("karpenter", *IN_A)),
+    )
+
+
+def test_on_demand_slots_prefer_no_pool() -> None:
+    """Pools are what the cloud takes away; on-demand is spread by zone and host."""
+    assert decide("id", 0, revision(), (), Surroundings(Configuration(), FOUR)).preferred == ()
+
+
+def test_a_pool_is_named_by_what_is_known_of_it() -> None:
+    """Nodes without a zone or type label still form a pool."""
+    (preference,) = decide("id", 1, revision(), (), Surroundings(Configuration(), (Pool("", "m"),))).preferred
+    assert preference.term == (*SPOT_TERM, NodeRequirement(names.INSTANCE_TYPE, "In", ("m",)))
+
+
+@many
+@given(any_slots, st.integers(0, 60), st.booleans(), st.sampled_from([DEPLOYMENT, STATEFUL_SET, ORDERED]))
+def test_a_slot_always_gets_its_class(slots: Any, slot: int, out: bool, workload: Workload) -> None:
+    """Whatever the surroundings; on-demand is always required, spot is never required while it is out."""
+    of = revision(workload, policy=Policy(slots.ratio, slots.floor))
+    decision = decide("id", slot, of, (), Surroundings(Configuration(), FOUR, (OVERFLOW,), out))
+    assert (decision.placed, decision.slot) == (slots.class_of(slot), slot)
+    assert not (out and decision.placed is Class.SPOT and decision.required)
+    assert decision.placed is Class.SPOT or decision.required == (ON_DEMAND_TERM,)
+    assert bool(decision.tolerations) is (decision.placed is Class.SPOT)

@@ -1,0 +1,226 @@
+"""Status: what is wanted, what is there, and why they differ, on small snapshots."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placement import names
+from placement.configuration import Configuration, NamespaceLimit
+from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Template, Workload
+from placement.policy import Limit, Mistake
+from placement.slots import Mix
+from placement.status import WorkloadStatus, statuses
+
+SHOP = Namespace("shop", {names.PLACEMENT: "enabled"})
+SPOT = Node("spot-1", {names.CAPACITY: "spot"})
+DEMAND = Node("demand-1", {names.CAPACITY: "on-demand"})
+PLAIN = Node("plain-1")
+NODES = {node.name: node for node in (SPOT, DEMAND, PLAIN)}
+WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 3)  # wants 2 spot and 1 on-demand
+DB = Workload(Kind.STATEFUL_SET, "shop", "db", "s", 3)
+OWNER = Owner("Deployment", "web", "d")
+FIRST = ReplicaSet("shop", "web-1", "r1", OWNER, 3)
+SECOND = ReplicaSet("shop", "web-2", "r2", OWNER, 1)
+
+
+def pod(slot: int | None, node: str = "", *, revision: str = "r1", **changes: Any) -> Pod:
+    """A pod that we placed and that serves if it has a node; of class spot unless its slot is 0 or 3."""
+    placed = "on-demand" if slot in (0, 3) else "spot"
+    decided = {names.DECISION: f"{revision}/id", names.SLOT: str(slot), names.REASON: "because"}
+    written = Pod(
+        "shop",
+        f"{revision}-{slot}",
+        owner=Owner("ReplicaSet", "web", revision),
+        labels={names.CLASS: placed},
+        annotations=decided,
+        node=node,
+        phase="Running" if node else "Pending",
+        ready=bool(node),
+    )
+    return replace(written, **changes)
+
+
+THREE = (pod(0, "demand-1"), pod(1, "spot-1"), pod(2, "spot-1"))
+LEFT_ALONE = {names.DECISION: "r1/id", names.REASON: "left alone"}
+
+
+def snapshot(*pods: Pod, replica_sets: tuple[ReplicaSet, ...] = (FIRST,), workload: Workload = WEB) -> Snapshot:
+    return Snapshot({"shop": SHOP}, NODES, (workload,), replica_sets, pods)
+
+
+def status(of: Snapshot, configuration: Configuration | None = None) -> WorkloadStatus:
+    (only,) = statuses(of, configuration or Configuration())
+    return only
+
+
+ACTUAL: dict[str, tuple[Snapshot, Mix, Mix, str]] = {
+    "exact": (snapshot(*THREE), Mix(2, 1), Mix(), ""),
+    "an unlabelled node counts as on-demand": (
+        snapshot(pod(0, "plain-1"), *THREE[1:]),
+        Mix(2, 1),
+        Mix(),
+        "",
+    ),
+    "nothing there yet": (snapshot(), Mix(), Mix(), "0 of 3 pods exist"),
+    "pending, each by the class of its slot": (
+        snapshot(THREE[0], pod(1), pod(2, unschedulable="0/3 nodes are available")),
+        Mix(0, 1),
+        Mix(2, 0),
+        "1 pod unschedulable: 0/3 nodes are available; 1 pod not ready yet",
+    ),
+    "an on-demand pod that is pending": (
+        snapshot(pod(0), *THREE[1:]),
+        Mix(2, 0),
+        Mix(0, 1),
+        "1 pod not ready yet",
+    ),
+    "placed but not ready": (
+        snapshot(*THREE[:2], pod(2, "spot-1", ready=False)),
+        Mix(1, 1),
+        Mix(1, 0),
+        "1 pod not ready yet",
+    ),
+    "on a node that is gone, where Kubernetes still calls it ready": (
+        snapshot(*THREE[:2], pod(2, "spot-9")),
+        Mix(1, 1),
+        Mix(1, 0),
+        "1 pod on nodes that are gone; 1 pod not ready yet",
+    ),
+    "a terminating pod serves no more": (
+        snapshot(*THREE[:2], pod(2, "spot-1", terminating=True)),
+        Mix(1, 1),
+        Mix(),
+        "2 of 3 pods exist",
+    ),
+    "a failed pod is not pending": (
+        snapshot(*THREE[:2], pod(2, phase="Failed")),
+        Mix(1, 1),
+        Mix(),
+        "2 of 3 pods exist",
+    ),
+    "a soft pod that ran on on-demand": (
+        snapshot(*THREE[:2], pod(2, "demand-1")),
+        Mix(1, 2),
+        Mix(),
+        "1 pod on the other class than their slot's",
+    ),
+    "missed by admission, and on the wrong class": (
+        snapshot(*THREE[:2], pod(2, "demand-1", annotations={})),
+        Mix(1, 2),
+        Mix(),
+        "1 pod missed by admission",
+    ),
+    "left alone": (
+        snapshot(*THREE[:2], pod(2, "demand-1", annotations=LEFT_ALONE)),
+        Mix(1, 2),
+        Mix(),
+        "1 pod left alone: own node selector or affinity excludes the class",
+    ),
+    "the policy has changed since": (
+        snapshot(*THREE, workload=replace(WEB, annotations={names.SPOT_RATIO: "0%"})),
+        Mix(2, 1),
+        Mix(),
+        "the policy has changed since these pods were placed",
+    ),
+    "others' pods do not count": (
+        snapshot(*THREE, pod(1, "spot-1", revision="foreign"), Pod("shop", "bare", node="spot-1", ready=True)),
+        Mix(2, 1),
+        Mix(),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("of", "actual", "pending", "reason"), ACTUAL.values(), ids=ACTUAL.keys())
+def test_what_is_there_and_why_it_differs(of: Snapshot, actual: Mix, pending: Mix, reason: str) -> None:
+    """`actual` counts Ready, non-terminating pods by the class of their existing node."""
+    told = status(of)
+    assert (told.actual, told.pending, told.reason) == (actual, pending, reason)
+    assert told.is_exact is (told.actual == told.wanted) is (reason == "")
+
+
+def test_a_rollout_wants_the_sum_of_its_revisions() -> None:
+    """Three of the old revision want 2 + 1, one of the new wants 0 + 1; empty revisions do not count."""
+    empty = replace(FIRST, name="web-0", uid="r0", replicas=0)
+    rollout = snapshot(*THREE, pod(0, revision="r2"), replica_sets=(empty, FIRST, SECOND))
+    told = status(rollout)
+    assert (told.wanted, told.actual, told.pending, told.revisions) == (Mix(2, 2), Mix(2, 1), Mix(0, 1), 2)
+    assert told.reason == "rollout under way (2 revisions); 1 pod not ready yet"
+
+
+def test_a_single_active_revision_wants_the_formula_on_the_workload() -> None:
+    """Also while the ReplicaSet is behind the Deployment."""
+    behind = snapshot(*THREE, workload=replace(WEB, replicas=10))
+    told = status(behind)
+    assert (told.wanted, told.revisions, told.reason) == (Mix(7, 3), 1, "3 of 10 pods exist")
+
+
+def test_a_stateful_sets_pods_are_its_own() -> None:
+    """There is no ReplicaSet between them."""
+    pods = [pod(slot, node, revision="s") for slot, node in enumerate(("demand-1", "spot-1", "spot-1"))]
+    told = status(snapshot(*pods, replica_sets=(), workload=DB))
+    assert (told.wanted, told.actual, told.reason) == (Mix(2, 1), Mix(2, 1), "")
+
+
+def test_missed_pods_are_named() -> None:
+    """Pods without a decision of ours for their own controller, as long as they count."""
+    copied = pod(1, "spot-1", annotations={names.DECISION: "other/id", names.SLOT: "1"})
+    leaving = pod(7, "spot-1", annotations={}, terminating=True)
+    told = status(snapshot(THREE[0], copied, pod(2, "spot-1", annotations={}), leaving))
+    assert told.missed == ("r1-1", "r1-2")
+    assert [each.reason for each in told.pods] == ["because", *["admission missed it"] * 3]
+    assert [each.given for each in told.pods] == [Class.ON_DEMAND, None, None, None]
+
+
+def test_a_missed_pod_that_is_pending_counts_as_on_demand() -> None:
+    """Nobody gave it a class; unlabelled, unplaced and unknown count as on-demand."""
+    assert status(snapshot(pod(1, annotations={}))).pending == Mix(0, 1)
+
+
+def test_soft_pods_are_counted_while_they_live() -> None:
+    """Those that were admitted with a preference instead of a requirement."""
+    soft = {**THREE[1].annotations, names.SOFT: "true"}
+    pods = [replace(THREE[1], annotations=soft), pod(2, "spot-1", annotations=soft, terminating=True)]
+    assert status(snapshot(THREE[0], *pods)).soft == 1
+
+
+ABSENT = {
+    "the namespace is not opted in": replace(snapshot(*THREE), namespaces={"shop": Namespace("shop")}),
+    "the namespace is not known": replace(snapshot(*THREE), namespaces={}),
+    "opted out by label": snapshot(*THREE, workload=replace(WEB, labels={names.PLACEMENT: "disabled"})),
+    "opted out by annotation": snapshot(*THREE, workload=replace(WEB, annotations={names.PLACEMENT: "disabled"})),
+    "opted out by template": snapshot(*THREE, workload=replace(WEB, template=Template({names.PLACEMENT: "disabled"}))),
+}
+
+
+@pytest.mark.parametrize("of", ABSENT.values(), ids=ABSENT.keys())
+def test_what_is_not_ours_is_absent(of: Snapshot) -> None:
+    """Only what is opted in is told of."""
+    assert statuses(of, Configuration()) == ()
+
+
+def test_workloads_are_told_in_order() -> None:
+    """By namespace, kind and name."""
+    every = (DB, replace(WEB, name="zoo", uid="z"), WEB, replace(WEB, namespace="bar", uid="b"))
+    both = Snapshot({"shop": SHOP, "bar": replace(SHOP, name="bar")}, {}, every)
+    told = [(each.workload.namespace, each.workload.name) for each in statuses(both, Configuration())]
+    assert told == [("bar", "web"), ("shop", "web"), ("shop", "zoo"), ("shop", "db")]
+
+
+def test_policy_and_mistakes_come_from_all_levels() -> None:
+    """The workload's, the namespace's, the configuration's defaults, and its limits."""
+    workload = replace(WEB, replicas=10, annotations={names.SPOT_RATIO: "70"})
+    namespace = replace(SHOP, annotations={names.SPOT_RATIO: "90%"})
+    configuration = Configuration(defaults={names.MIN_ON_DEMAND: "2"}, limits=(NamespaceLimit(Limit(min_on_demand=4)),))
+    told = status(replace(snapshot(workload=workload), namespaces={"shop": namespace}), configuration)
+    assert told.wanted == Mix(6, 4)
+    assert [mistake.value for mistake in told.mistakes] == ["70"]
+    assert isinstance(told.mistakes[0], Mistake)
+    assert (told.policy.source["spot-ratio"], told.policy.source["min-on-demand"]) == ("namespace", "configuration")
+
+
+def test_nothing_is_wanted_of_a_workload_scaled_to_none() -> None:
+    """And that is exact."""
+    none = status(snapshot(workload=replace(WEB, replicas=0), replica_sets=(replace(FIRST, replicas=0),)))
+    assert (none.wanted, none.revisions, none.reason) == (Mix(), 1, "")
