@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -46,6 +48,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    threading.excepthook = _end
     client = connect(args.kubeconfig, user_agent=f"spotweave-webhook/{__version__}")
     program = Program(client, load_configuration(args.config, client))
     tls = bind(args.listen, shared=args.share_port)
@@ -54,6 +57,14 @@ def run(args: argparse.Namespace) -> int:
     uvloop.run(serve(program.gateway, program.identity, tls, plain, background=program.chores))
     program.informers.stop()
     return 0
+
+
+def _end(failure: threading.ExceptHookArgs) -> None:
+    """A thread that dies leaves caches that nobody fills any more: better to start anew."""
+    name = failure.thread.name if failure.thread else "?"
+    trace = (failure.exc_type, failure.exc_value or failure.exc_type(), failure.exc_traceback)
+    log.critical("thread %s died; ending the program", name, exc_info=trace)
+    os._exit(1)
 
 
 class Program:

@@ -1,5 +1,7 @@
 """`python -m localcluster` gets the programs, with progress, and nothing else: for a Makefile, before the tests."""
 
+import sys
+
 from localcluster.errors import ClusterError
 from localcluster.programs import chosen_kubernetes, get_programs
 from localcluster.progress import Progress
@@ -9,7 +11,7 @@ def main() -> int:
     try:
         got = get_programs(chosen_kubernetes(), Progress())
     except ClusterError as error:
-        print(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     for name, path in got.paths.items():
         print(f"{name:<24} {got.versions[name]:<8} {path}")

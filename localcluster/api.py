@@ -6,8 +6,9 @@ Why not the official client: importing it takes longer than starting the schedul
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -40,6 +41,21 @@ class Api:
     """The API server of one local cluster, spoken to as its administrator."""
 
     layout: Layout
+    kept: http.client.HTTPSConnection | None = None  # only in what `batch` gives
+
+    @contextmanager
+    def batch(self) -> Iterator["Api"]:
+        """For many calls in a row from one thread: they share a connection, and its 10 ms of TLS."""
+        connection = self._connection()
+        try:
+            yield replace(self, kept=connection)
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(
+            LOOPBACK, self.layout.ports.apiserver, timeout=TIMEOUT_SECONDS, context=self._context
+        )
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
@@ -77,17 +93,17 @@ class Api:
         self, method: str, path: str, body: Mapping[str, Any] | None = None, content: str = "application/json"
     ) -> Raw:
         """One call over a connection of its own: threads need not agree on anything, and a restart breaks nothing."""
-        connection = http.client.HTTPSConnection(
-            LOOPBACK, self.layout.ports.apiserver, timeout=TIMEOUT_SECONDS, context=self._context
-        )
+        connection = self.kept or self._connection()
         try:
             connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": content})
             response = connection.getresponse()
             text = response.read()
         except (OSError, http.client.HTTPException) as error:
+            connection.close()
             raise NoAnswerError(f"the API server at {self.layout.server} does not answer: {error}") from error
         finally:
-            connection.close()
+            if connection is not self.kept:
+                connection.close()
         return _decoded(response.status, text)
 
     def is_healthy(self, url: str) -> bool:

@@ -208,7 +208,8 @@ REGISTRY_FAILURES = ("dial tcp", "no such host", "i/o timeout", "connection refu
 def build_error(source: Source, said: list[str]) -> ClusterError:
     """What went wrong in the words of a person, with the last lines that Go said."""
     name = f"{source.name} {source.version}"
-    last = [line for line in said if line.strip() and not line.startswith("go: downloading")][-6:]
+    telling = [line for line in said if line.strip() and not line.startswith("go: downloading")]
+    last = list(dict.fromkeys(telling))[-6:]  # Go repeats itself for each package
     quote = "".join(f"\n  {line[:300]}" for line in last)
     text = "\n".join(last)
     if "no space left on device" in text:

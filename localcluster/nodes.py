@@ -1,6 +1,7 @@
 """The Node objects of a profile; KWOK plays their kubelets."""
 
 from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from localcluster.api import Api, ApiError, Raw
@@ -54,12 +55,17 @@ def _labels(pool: Pool, name: str, region: str) -> dict[str, str]:
 
 def create_nodes(api: Api, nodes: Iterable[Mapping[str, Any]]) -> None:
     """Create the Nodes; one that exists already stays as it is."""
-    for node in nodes:
-        try:
-            api.create("/api/v1/nodes", node)
-        except ApiError as error:
-            if error.status != 409:
-                raise
+    with api.batch() as batch:
+        for node in nodes:
+            _create(batch, node)
+
+
+def _create(api: Api, node: Mapping[str, Any]) -> None:
+    try:
+        api.create("/api/v1/nodes", node)
+    except ApiError as error:
+        if error.status != HTTPStatus.CONFLICT:
+            raise
 
 
 def list_nodes(api: Api) -> list[Raw]:

@@ -105,7 +105,8 @@ def reclaim(
     if notice_seconds > 0:
         for name in names:
             _give_notice(api, name, taint_key)
-        evicted = _drain(api, names, time.monotonic() + notice_seconds, retry_seconds)
+        with api.batch() as batch:
+            evicted = _drain(batch, names, time.monotonic() + notice_seconds, retry_seconds)
     left = tuple(_pod_name(pod) for pod in _pods_to_drain(api, names))
     _take(api, nodes, way)
     return Reclaimed(tuple(names), tuple(sorted(evicted)), left)
@@ -206,24 +207,29 @@ def _evict(api: Api, pod: Raw) -> bool:
 
 def _take(api: Api, nodes: list[Raw], way: Way) -> None:
     """All machines fall silent together, then the cloud controller goes through them."""
-    if way is not Way.BARE:
-        names = [node["metadata"]["name"] for node in nodes]
-        for name in names:
-            _silence(api, name)
-        _report_pods(api, names, ready=False)
-    if way is Way.NOT_READY:
-        return
-    for node in nodes:
-        if way is Way.CLOUD:
-            api.create("/api/v1/namespaces/default/events", deleting_node_event(node, datetime.now(UTC)))
-        api.delete(node_path(node["metadata"]["name"]))
+    with api.batch() as batch:
+        if way is not Way.BARE:
+            _silence_all(batch, [node["metadata"]["name"] for node in nodes])
+        if way is not Way.NOT_READY:
+            for node in nodes:
+                _delete(batch, node, way)
+
+
+def _delete(api: Api, node: Raw, way: Way) -> None:
+    if way is Way.CLOUD:
+        api.create("/api/v1/namespaces/default/events", deleting_node_event(node, datetime.now(UTC)))
+    api.delete(node_path(node["metadata"]["name"]))
+
+
+def _silence_all(api: Api, names: list[str]) -> None:
+    """In the pass in which Kubernetes finds a node silent it calls its pods not ready; as we find it, so do we."""
+    for name in names:
+        _silence(api, name)
+    _report_pods(api, names, ready=False)
 
 
 def _silence(api: Api, name: str) -> None:
-    """The kubelet stops: KWOK lets go of the node first, then the status says what Kubernetes would find after 50 s.
-
-    In the same pass Kubernetes calls the node's pods not ready; as it is we who found out, that is ours to do as well.
-    """
+    """The kubelet stops: KWOK lets go of the node first, then the status says what Kubernetes would find after 50 s."""
     api.patch(node_path(name), {"metadata": {"labels": {DEAD_KUBELET_LABEL: "true"}}})
     condition = {
         "type": "Ready",

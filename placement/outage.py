@@ -40,5 +40,5 @@ def parse_outages(text: str) -> Outages:
         raw = json.loads(text)
         noted = tuple(Outage(Class(entry["class"]), float(entry["until"])) for entry in raw["outages"])
         return Outages(int(raw["version"]), noted)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"outages are garbled: {error}") from error

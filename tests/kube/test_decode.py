@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from kube.decode import Shared
 from kube.resources import (
     DEPLOYMENTS,
     NAMESPACES,
@@ -17,6 +16,7 @@ from kube.resources import (
     STATEFUL_SETS,
     Resource,
 )
+from kube.shared import Shared
 from placement.model import (
     Key,
     Kind,

@@ -4,6 +4,7 @@ import logging
 import math
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -68,12 +69,17 @@ def test_the_delay_is_never_shorter_than_the_server_asks_for() -> None:
 class Follower:
     """An informer of pods under test, with what its store was told."""
 
-    def __init__(self, client: Client, pace: Pace) -> None:
+    def __init__(self, client: Client, pace: Pace, step_seconds: float) -> None:
         self.store: Store[Pod] = Store()
         self.changes: queue.Queue[Change] = queue.Queue()
-        self.store.subscribe(lambda old, new: self.changes.put((old, new)))
+        self.store.subscribe(self._take)
         self.now = 100.0
+        self._step_seconds = step_seconds  # the clock moves by this with each change
         self.informer = Informer(client, PODS, self.store, pace=pace, clock=lambda: self.now)
+
+    def _take(self, old: Pod | None, new: Pod | None) -> None:
+        self.now += self._step_seconds
+        self.changes.put((old, new))
 
     def next_change(self) -> tuple[str, str]:
         """The next change, as the pod's name on each side."""
@@ -88,13 +94,21 @@ class Follower:
 Follow = Callable[..., Follower]
 
 
+def eventually(condition: Callable[[], bool], timeout_seconds: float = 5.0) -> bool:
+    """Polls what nobody announces."""
+    deadline = time.monotonic() + timeout_seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return condition()
+
+
 @pytest.fixture
 def follow(script: Script, client: Client) -> Iterator[Follow]:
     """Starts an informer of pods; stops it in the end, and sees its thread end when the server lets go of it."""
     followers: list[Follower] = []
 
-    def start(pace: Pace = FAST) -> Follower:
-        followers.append(Follower(client, pace))
+    def start(pace: Pace = FAST, step_seconds: float = 0.0) -> Follower:
+        followers.append(Follower(client, pace, step_seconds))
         followers[-1].informer.start()
         return followers[-1]
 
@@ -284,6 +298,25 @@ def test_the_age_is_the_time_since_the_server_was_heard(script: Script, follow: 
     assert not follower.informer.is_current(follower.now)
 
 
+def test_the_opening_of_a_watch_counts_as_heard(script: Script, follow: Follow) -> None:
+    """The list was read at 100, the watch opened at 200: at 200 the knowledge is fresh, though no event has come."""
+    script.answer(page(raw_pod("a"), version=10))
+    follower = follow(step_seconds=100.0)
+    assert follower.next_change() == ("", "a")
+    script.next_request(watch=True)
+    assert eventually(lambda: follower.informer.state is State.WATCHING)
+    assert follower.informer.age_seconds(200.0) == 0.0
+
+
+def test_every_event_counts_as_heard(script: Script, follow: Follow) -> None:
+    """Each change moves the clock by 100: the list is at 100, the watch and "b" are at 200, "c" is at 300."""
+    script.answer(page(raw_pod("a"), version=10))
+    script.watch(Lines([event("ADDED", raw_pod(name, version=11)) for name in "bc"]))
+    follower = follow(step_seconds=100.0)
+    assert [follower.next_change() for _ in range(3)] == [("", "a"), ("", "b"), ("", "c")]
+    assert follower.informer.age_seconds(300.0) == 0.0
+
+
 def test_a_quiet_watch_is_current_for_as_long_as_bookmarks_explain(script: Script, follow: Follow) -> None:
     """A minute of silence is normal, more than the pace allows is not, though the connection looks open."""
     script.answer(page(raw_pod("a"), version=10))
@@ -315,7 +348,7 @@ def test_stopping_is_prompt(script: Script, follow: Follow) -> None:
     watching = follow(replace(FAST, silence_seconds=60.0))
     script.next_request(watch=True)
     waiting = follow()
-    script.next_request(watch=True)
+    assert eventually(lambda: waiting.informer.state is State.RETRYING)
     for follower in (watching, waiting):
         follower.informer.stop(timeout_seconds=1.0)
         assert follower.informer.state is State.STOPPED

@@ -72,11 +72,16 @@ def assert_answers(client: Client, script: Script) -> None:
     assert client.get_json("/version") == {"major": "1"}
 
 
-def test_inline_certificates_work_and_leave_no_file(
-    tls_api: tuple[Script, str], authority: Authority, tmp_path: Path, temporary: Path
+def test_inline_certificates_work_and_are_never_written_to_a_file(
+    tls_api: tuple[Script, str],
+    authority: Authority,
+    tmp_path: Path,
+    temporary: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The server demands our certificate and we verify its own; neither touches the disk at any time we look."""
+    """The server demands our certificate and we verify its own; not even for a moment is either on disk."""
     script, url = tls_api
+    monkeypatch.setattr(tempfile, "mkstemp", lambda **_: pytest.fail("a temporary file was made"))
     with closing(connect(written(tmp_path, inlined(url, authority)), user_agent=AGENT)) as client:
         assert list(temporary.iterdir()) == []
         assert_answers(client, script)

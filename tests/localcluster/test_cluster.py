@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import astuple, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from localcluster.nodes import list_nodes, takes_pods
 from localcluster.parts import PARTS
 from localcluster.profile import Pool, Profile
 from localcluster.reclaim import TERMINATION_TAINT, reclaim
+from localcluster.stages import READY_AFTER_ANNOTATION
 from tests.localcluster.awaiting import until
 
 pytestmark = pytest.mark.cluster
@@ -50,12 +52,17 @@ def whole(faulty: LocalCluster) -> Iterator[LocalCluster]:
 
 def deploy(cluster: LocalCluster, replicas: int, name: str = "web") -> None:
     """A Deployment, and wait until all its pods are ready."""
+    create(cluster, replicas, name)
+    await_ready(cluster, replicas, name)
+
+
+def create(cluster: LocalCluster, replicas: int, name: str, annotations: dict[str, str] | None = None) -> None:
     labels = {"app": name}
-    container = {"name": "c", "image": "none"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
+    containers = [{"name": "c", "image": "none"}]
+    metadata = {"labels": labels, "annotations": annotations or {}}
+    template = {"metadata": metadata, "spec": {"containers": containers, "terminationGracePeriodSeconds": 0}}
     spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
     cluster.api.create("/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": name}, "spec": spec})
-    await_ready(cluster, replicas, name)
 
 
 def await_ready(cluster: LocalCluster, replicas: int, name: str = "web") -> None:
@@ -95,6 +102,19 @@ def test_deployment_is_scheduled_and_ready(whole: LocalCluster) -> None:
     assert node_names(whole) == set(demo_profile().node_names)
     assert {pod["spec"]["nodeName"] for pod in pods(whole)} <= node_names(whole)
     assert {part.state for part in whole.parts.values()} == {"running"}
+
+
+def test_annotation_delays_readiness(whole: LocalCluster) -> None:
+    """A pod that asks for it is bound at once and ready only later, as real ones are."""
+    create(whole, 2, "slow", {READY_AFTER_ANNOTATION: "3s"})
+    await_ready(whole, 2, "slow")
+    for pod in pods(whole):
+        bound, ready = (_time(condition(pod, kind)["lastTransitionTime"]) for kind in ("PodScheduled", "Ready"))
+        assert 2.0 <= (ready - bound).total_seconds() <= 6.0
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
 
 
 def test_server_tells_its_version(faulty: LocalCluster) -> None:
@@ -217,11 +237,7 @@ def test_paused_part_hangs_until_resumed(whole: LocalCluster) -> None:
     """A scheduler that hangs binds nothing; when it goes on it does."""
     whole.pause("kube-scheduler")
     assert whole.parts["kube-scheduler"].state == "paused"
-    path = "/apis/apps/v1/namespaces/default/deployments"
-    labels = {"app": "late"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
-    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
-    whole.api.create(path, {"metadata": {"name": "late"}, "spec": spec})
+    create(whole, 2, "late")
     whole.wait("the pods to be created", lambda: len(pods(whole)) == 2)
     assert not any(pod["spec"].get("nodeName") for pod in pods(whole))
     whole.resume("kube-scheduler")

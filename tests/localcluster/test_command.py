@@ -66,7 +66,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 def test_life_of_a_cluster(terminal: Terminal) -> None:
     """From up to down, each command does what it says and ends with the exit code of the design."""
     assert "no cluster is running" in terminal("status", code=3)
-    told = terminal("up", "--controller-qps", "200", "--controller-burst", "400")
+    told = terminal("up", "--kubernetes", "1.36", "--controller-qps", "200", "--controller-burst", "400")
     assert f"export KUBECONFIG={terminal.directory}/kubeconfig" in told
     assert "starting the control plane (Kubernetes 1.36): done" in told
     assert "is running already" in terminal("up")

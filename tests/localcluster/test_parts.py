@@ -13,7 +13,7 @@ from localcluster.nodes import raw_nodes
 from localcluster.parts import DEAD_KUBELET_LABEL, PARTS, Options, command, health_url
 from localcluster.pki import kubeconfig, write_pki
 from localcluster.profile import Pool, Profile, Taint
-from localcluster.stages import merged_stages
+from localcluster.stages import READY_AFTER_ANNOTATION, merged_stages
 
 LAYOUT = Layout(Path("/d"), Path("/data"), Ports(1, 2, 3, 4, 5, 6), "127.97.0.0/16")
 
@@ -107,6 +107,14 @@ def test_given_stage_replaces_the_built_in_one_of_its_name(tmp_path: Path) -> No
         stage["metadata"]["name"]: stage["spec"] for stage in yaml.safe_load_all(merged_stages(built_in, [given]))
     }
     assert stages == {"pod-delete": {}, "pod-ready": {"delay": {"durationMilliseconds": 9}}}
+
+
+def test_built_in_readiness_waits_for_the_annotation(tmp_path: Path) -> None:
+    """Without the annotation nothing changes: the delay is zero."""
+    (tmp_path / "pod-ready.yaml").write_text("kind: Stage\nmetadata: {name: pod-ready}\nspec: {}\n")
+    delay = yaml.safe_load(merged_stages(tmp_path, []))["spec"]["delay"]
+    assert delay["durationMilliseconds"] == 0
+    assert READY_AFTER_ANNOTATION in delay["durationFrom"]["expressionFrom"]
 
 
 def test_something_else_than_a_stage_is_refused(tmp_path: Path) -> None:

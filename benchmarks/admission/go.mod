@@ -1,0 +1,3 @@
+module spotweave.dev/benchmarks/admission
+
+go 1.26.0

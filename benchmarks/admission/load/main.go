@@ -1,0 +1,65 @@
+// The load: so many connections, each sending the review again and again for a while; loopback only.
+// Usage: load CA ADDRESS REVIEW CONNECTIONS SECONDS   Prints {"rps", "p50_ms", "p99_ms", "failed", "bytes"}.
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+func main() {
+	authority, _ := os.ReadFile(os.Args[1])
+	review, _ := os.ReadFile(os.Args[3])
+	connections, _ := strconv.Atoi(os.Args[4])
+	seconds, _ := strconv.ParseFloat(os.Args[5], 64)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	settings := &tls.Config{RootCAs: roots, ServerName: "spotweave-webhook.spotweave-system.svc"}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: settings, MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections}}
+	url := "https://" + os.Args[2] + "/mutate"
+
+	var lock sync.Mutex
+	var times []float64
+	failed, size := 0, 0
+	end := time.Now().Add(time.Duration(seconds * float64(time.Second)))
+	var group sync.WaitGroup
+	for range connections {
+		group.Go(func() {
+			var own []float64
+			bad, last := 0, 0
+			for time.Now().Before(end) {
+				begun := time.Now()
+				answer, err := client.Post(url, "application/json", bytes.NewReader(review))
+				if err != nil {
+					bad++
+					continue
+				}
+				body, err := io.ReadAll(answer.Body)
+				answer.Body.Close()
+				last = len(body)
+				if err != nil || answer.StatusCode != 200 || !bytes.Contains(body, []byte(`"patch"`)) {
+					bad++
+				}
+				own = append(own, float64(time.Since(begun).Microseconds())/1000)
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			times, failed, size = append(times, own...), failed+bad, last
+		})
+	}
+	group.Wait()
+	slices.Sort(times)
+	at := func(share float64) float64 { return times[min(len(times)-1, int(share*float64(len(times))))] }
+	text, _ := json.Marshal(map[string]any{"rps": float64(len(times)) / seconds, "p50_ms": at(0.5), "p99_ms": at(0.99), "failed": failed, "bytes": size})
+	fmt.Println(string(text))
+}

@@ -1,0 +1,70 @@
+"""Serves our webhook from caches in memory, without an API server: `serve CERT KEY ADDRESS`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import uvloop
+
+from placement import names
+from placement.configuration import Configuration
+from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload
+from placement.outage import Outages
+from webhook.admission import Admission, Stores
+from webhook.app import Door, create_app
+from webhook.metrics import Metrics
+from webhook.server import Gateway, Identity, bind, serve
+
+UID = "7e2b1f5c-0000-4000-8000-000000000001"
+
+
+def stores() -> Stores:
+    """Ten running replicas of one Deployment on twelve nodes."""
+    filled = Stores()
+    filled.namespaces.put(Namespace("shop", {names.PLACEMENT: names.ENABLED}))
+    for index in range(12):
+        capacity = Class.SPOT if index % 2 else Class.ON_DEMAND
+        labels = {
+            names.CAPACITY: str(capacity),
+            names.ZONE: f"zone-{'abc'[index % 3]}",
+            names.INSTANCE_TYPE: "m5.large",
+        }
+        filled.nodes.put(Node(f"node-{index}", labels))
+    deployment = Owner("Deployment", "web", "uid-web")
+    selector = {"matchLabels": {"app": "web", names.POD_TEMPLATE_HASH: "abc"}}
+    filled.deployments.put(Workload(Kind.DEPLOYMENT, "shop", "web", "uid-web", 1000))
+    filled.replica_sets.put(ReplicaSet("shop", "web-abc", UID, deployment, 1000, selector))
+    return filled
+
+
+def running_pods(into: Stores) -> None:
+    for slot in range(10):
+        annotations = {names.DECISION: f"{UID}/{slot}", names.SLOT: str(slot)}
+        owner = Owner("ReplicaSet", "web-abc", UID)
+        into.pods.put(
+            Pod("shop", f"web-abc-{slot}", f"pod-{slot}", owner, {}, annotations, f"node-{slot}", "Running", True)
+        )
+
+
+async def main(certificate: str, key: str, address: str) -> None:
+    known, metrics, identity = stores(), Metrics(), Identity()
+    admission = Admission(
+        known,
+        Configuration(),
+        is_synced=lambda: True,
+        outages=Outages,
+        now=time.time,
+        look_up=lambda _owner, _namespace: None,
+    )
+    running_pods(known)
+    door = Door(admission, metrics)
+    identity.load(Path(certificate).read_bytes(), Path(key).read_bytes())
+    gateway = Gateway(create_app(door, metrics, lambda: None), door)
+    await serve(gateway, identity, bind(address), bind("127.0.0.1:0"), background=lambda: asyncio.sleep(0))
+
+
+if __name__ == "__main__":
+    uvloop.run(main(*sys.argv[1:4]))

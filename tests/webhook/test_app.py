@@ -1,0 +1,273 @@
+"""The Flask application and the door: every route, and what happens when something goes wrong."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from placement import names
+from placement.model import Key, Owner, ReplicaSet, Workload
+from placement.outage import Outages
+from tests.webhook.test_admission import DB, WEB, WEB_ABC
+from tests.webhook.world import REPLICA_SET, STATEFUL_SET, World, patched, raw_pod, review
+from webhook.app import LARGEST_BODY, Door, create_app
+from webhook.metrics import Metrics
+from webhook.review import MalformedReview
+
+JSON = "application/json"
+
+
+class Broken(Exception):
+    """Something that nobody thought of."""
+
+
+def broken(*_args: Any) -> Any:
+    raise Broken
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """All of it but the server."""
+
+    world: World
+    metrics: Metrics
+    door: Door
+    client: FlaskClient
+
+
+def webhook(is_ready: Callable[[], str | None] = lambda: None, **hooks: Any) -> Webhook:
+    world, metrics = World(**hooks), Metrics()
+    door = Door(world.admission, metrics)
+    return Webhook(world, metrics, door, create_app(door, metrics, is_ready).test_client())
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def decisions(metrics: Metrics, placed: str, reason: str) -> float:
+    return value(metrics, "spotweave_admission_decisions_total", **{"class": placed, "reason": reason})
+
+
+def test_a_pod_is_placed_through_flask() -> None:
+    """The call goes in, the patch comes out, the decision is counted and timed."""
+    hook = webhook()
+    answer = hook.client.post(names.WEBHOOK_PATH, data=review(raw_pod()), content_type=JSON)
+    assert (answer.status_code, answer.content_type) == (200, JSON)
+    created = patched(raw_pod(), answer.data)
+    assert created["metadata"]["labels"] == {names.CLASS: "on-demand"}
+    assert created["metadata"]["annotations"][names.DECISION] == "rs/u1"
+    assert decisions(hook.metrics, "on-demand", "slot") == 1
+    assert value(hook.metrics, "spotweave_admission_seconds_count") == 1
+
+
+def test_a_content_type_with_a_charset_is_json() -> None:
+    """What is behind the semicolon does not matter."""
+    answer = webhook().client.post("/mutate", data=review(raw_pod()), content_type=f"{JSON}; charset=utf-8")
+    assert answer.status_code == 200
+
+
+REFUSED: dict[str, tuple[dict[str, Any], int]] = {
+    "text": ({"data": review(raw_pod()), "content_type": "text/plain"}, 415),
+    "a form": ({"data": {"a": "b"}}, 415),
+    "no type": ({"data": b"x"}, 415),
+    "no JSON": ({"data": b"{", "content_type": JSON}, 400),
+    "not the creation of a pod": ({"data": review(raw_pod(), operation="DELETE"), "content_type": JSON}, 400),
+    "too much": ({"data": b" " * (LARGEST_BODY + 1), "content_type": JSON}, 413),
+}
+
+
+@pytest.mark.parametrize(("call", "status"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_call_that_is_wrong_is_refused(call: dict[str, Any], status: int) -> None:
+    """The call, not a pod: there is none. Nothing is counted as a decision."""
+    hook = webhook()
+    assert hook.client.post(names.WEBHOOK_PATH, **call).status_code == status
+    assert value(hook.metrics, "spotweave_admission_seconds_count") == 0
+
+
+def test_reviews_are_posted() -> None:
+    """And other paths do not exist."""
+    client = webhook().client
+    assert (client.get(names.WEBHOOK_PATH).status_code, client.get("/").status_code) == (405, 404)
+
+
+def test_probes() -> None:
+    """Healthy as long as it answers; ready when nothing is missing, else it says what."""
+    assert webhook().client.get("/healthz").text == "ok\n"
+    ready = webhook().client.get("/readyz")
+    assert (ready.status_code, ready.text) == (200, "ok\n")
+    waiting = webhook(lambda: "no certificate yet").client.get("/readyz")
+    assert (waiting.status_code, waiting.text) == (503, "not ready: no certificate yet\n")
+
+
+def test_metrics_are_exposed() -> None:
+    """Under the names that dashboards rely on, in Prometheus's text format."""
+    hook = webhook()
+    hook.world.put(WEB.__class__(WEB.kind, "shop", "web", "d", 10, annotations={names.SPOT_RATIO: "70"}))
+    hook.client.post(names.WEBHOOK_PATH, data=review(raw_pod()), content_type=JSON)
+    hook.client.post(names.WEBHOOK_PATH, data=review(raw_pod(None)), content_type=JSON)
+    answer = hook.client.get("/metrics")
+    assert answer.content_type.startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    assert 'spotweave_admission_decisions_total{class="on-demand",reason="slot"} 1.0' in lines
+    assert 'spotweave_admission_decisions_total{class="none",reason="not-a-workload"} 1.0' in lines
+    assert "spotweave_admission_fail_open_total 0.0" in lines
+    assert "spotweave_policy_mistakes_total 1.0" in lines
+    for gauge in (names.METRIC_LEDGER, names.METRIC_CACHE_AGE, names.METRIC_CERTIFICATE_EXPIRY):
+        assert f"{gauge} 0.0" in lines
+
+
+# --- failing open ----------------------------------------------------------------------------------------------------
+
+ODD_PODS: dict[str, dict[str, Any]] = {
+    "labels that are a list": raw_pod(labels=["x"]),
+    "an owner without a kind": raw_pod(None, ownerReferences=[{"controller": True}]),
+    "an ordinal that is none": raw_pod(STATEFUL_SET, "db-x"),
+    "an expression without a key": raw_pod(
+        spec={
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [{"operator": "In"}]}]
+                    }
+                }
+            }
+        }
+    ),
+}
+
+
+def allowed_unchanged(hook: Webhook, body: bytes) -> bool:
+    errors = (decisions(hook.metrics, "none", "error"), value(hook.metrics, "spotweave_admission_fail_open_total"))
+    return json.loads(body)["response"] == {"uid": "u1", "allowed": True} and errors == (1, 1)
+
+
+@pytest.mark.parametrize("pod", ODD_PODS.values(), ids=ODD_PODS.keys())
+def test_an_odd_pod_is_allowed_unchanged(pod: dict[str, Any]) -> None:
+    """Whatever we trip over, the pod is created and the failure is counted."""
+    hook = webhook()
+    answer = hook.client.post(names.WEBHOOK_PATH, data=review(pod), content_type=JSON)
+    assert answer.status_code == 200
+    assert allowed_unchanged(hook, answer.data)
+
+
+@pytest.mark.parametrize("hook_name", ["is_synced", "outages", "now"])
+def test_an_error_of_ours_costs_nobody_a_pod(hook_name: str) -> None:
+    """Wherever it happens, both ways in."""
+    hook = webhook(**{hook_name: broken})
+    assert allowed_unchanged(hook, hook.door.answer(review(raw_pod())))
+    patient = webhook(**{hook_name: broken})
+    assert allowed_unchanged(patient, asyncio.run(patient.door.answer_patiently(review(raw_pod()))))
+
+
+# --- patience --------------------------------------------------------------------------------------------------------
+
+
+def test_a_patient_answer_is_immediate_where_all_is_known() -> None:
+    """Nothing is looked up."""
+    hook = webhook()
+    created = patched(raw_pod(), asyncio.run(hook.door.answer_patiently(review(raw_pod()))))
+    assert created["metadata"]["annotations"][names.SLOT] == "0"
+    assert hook.world.looked_up == []
+
+
+def test_a_patient_answer_waits_for_the_caches() -> None:
+    """The owners are seen while it waits, as an informer's thread would put them there."""
+    hook = webhook()
+    hook.world.stores.replica_sets.remove(WEB_ABC.key)
+    hook.world.stores.namespaces.remove(Key("", "shop"))
+
+    async def scene() -> bytes:
+        answer = asyncio.ensure_future(hook.door.answer_patiently(review(raw_pod())))
+        await asyncio.sleep(0)  # it has begun
+        assert not answer.done()
+        hook.world.put(World().stores.namespaces.values()[0], WEB_ABC)
+        return await answer
+
+    created = patched(raw_pod(), asyncio.run(scene()))
+    assert created["metadata"]["annotations"][names.SLOT] == "0"
+    assert hook.world.looked_up == []
+    assert value(hook.metrics, "spotweave_admission_seconds_count") == 1
+
+
+def test_waiting_for_one_pod_does_not_keep_others() -> None:
+    """All calls share one thread."""
+    hook = webhook()
+    hook.world.stores.replica_sets.remove(WEB_ABC.key)
+
+    async def scene() -> tuple[bytes, bytes]:
+        waiting = asyncio.ensure_future(hook.door.answer_patiently(review(raw_pod())))
+        await asyncio.sleep(0)
+        other = await hook.door.answer_patiently(review(raw_pod(STATEFUL_SET, "db-1")))
+        assert not waiting.done()
+        hook.world.put(WEB_ABC)
+        return await waiting, other
+
+    waited, other = asyncio.run(scene())
+    assert patched(raw_pod(), waited)["metadata"]["labels"] == {names.CLASS: "on-demand"}
+    assert patched(raw_pod(), other)["metadata"]["labels"] == {names.CLASS: "spot"}
+
+
+def test_a_patient_answer_asks_the_api_in_the_end() -> None:
+    """The watch is late, but the API server knows the owner."""
+    hook = webhook()
+    hook.world.stores.replica_sets.remove(WEB_ABC.key)
+    hook.world.known_to_the_api = {"rs": WEB_ABC}
+    created = patched(raw_pod(), asyncio.run(hook.door.answer_patiently(review(raw_pod()))))
+    assert created["metadata"]["annotations"][names.SLOT] == "0"
+    assert hook.world.looked_up == [REPLICA_SET]
+
+
+def test_an_owner_that_nobody_knows_is_left_alone() -> None:
+    """Allowed unchanged, and no failure of ours."""
+    hook = webhook()
+    hook.world.stores.stateful_sets.remove(DB.key)
+    pod = raw_pod(STATEFUL_SET, "db-1")
+    assert patched(pod, asyncio.run(hook.door.answer_patiently(review(pod)))) == pod
+    assert decisions(hook.metrics, "none", "unknown-owner") == 1
+    assert value(hook.metrics, "spotweave_admission_fail_open_total") == 0
+
+
+def test_a_look_up_that_breaks_costs_nobody_a_pod() -> None:
+    """It runs in another thread, and its failure comes home to the same boundary."""
+    hook = webhook(look_up=broken)
+    hook.world.stores.replica_sets.remove(WEB_ABC.key)
+    assert allowed_unchanged(hook, asyncio.run(hook.door.answer_patiently(review(raw_pod()))))
+
+
+def test_a_malformed_call_is_told_to_the_server() -> None:
+    """Which answers 400; no patience is spent on it."""
+    with pytest.raises(MalformedReview):
+        asyncio.run(webhook().door.answer_patiently(b"{"))
+
+
+def test_outages_are_asked_for_each_pod() -> None:
+    """They are a moment's fact."""
+    asked: list[int] = []
+
+    def outages() -> Outages:
+        asked.append(1)
+        return Outages()
+
+    hook = webhook(outages=outages)
+    hook.door.answer(review(raw_pod()))
+    hook.door.answer(review(raw_pod()))
+    assert len(asked) == 2
+
+
+def test_a_look_up_is_asked_with_owner_and_namespace() -> None:
+    """As the composition root hands it on to the client."""
+    asked: list[tuple[Owner, str]] = []
+
+    def look_up(owner: Owner, namespace: str) -> ReplicaSet | Workload | None:
+        asked.append((owner, namespace))
+        return None
+
+    hook = webhook(look_up=look_up)
+    hook.world.stores.replica_sets.remove(WEB_ABC.key)
+    asyncio.run(hook.door.answer_patiently(review(raw_pod())))
+    assert asked == [(REPLICA_SET, "shop")]

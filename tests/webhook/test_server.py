@@ -1,0 +1,215 @@
+"""TLS on loopback: the real server, a real certificate, callers as the API server is one."""
+
+import asyncio
+import http.client
+import signal
+import socket
+import ssl
+from collections.abc import Callable, MutableMapping
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from certs.authority import issue, new_authority
+from placement import names
+from tests.webhook.test_app import webhook
+from tests.webhook.world import patched, raw_pod, review
+from webhook.app import LARGEST_BODY
+from webhook.server import Gateway, Identity, bind, serve
+
+NOW = datetime.now(UTC)
+AUTHORITY = new_authority(NOW)
+LEAF = issue(AUTHORITY, ("localhost",), NOW)
+SECONDS = 10.0
+
+
+class Caller:
+    """Speaks to the served ports, from a thread of its own."""
+
+    def __init__(self, tls: socket.socket, plain: socket.socket) -> None:
+        self._tls = tls.getsockname()[1]
+        self._plain = plain.getsockname()[1]
+        self.context = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
+
+    def secure(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection("localhost", self._tls, context=self.context, timeout=SECONDS)
+
+    def plain(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("localhost", self._plain, timeout=SECONDS)
+
+    def silent(self) -> ssl.SSLSocket:
+        """A connection that finishes TLS and never sends a byte, as Go's transport leaves them."""
+        raw = socket.create_connection(("127.0.0.1", self._tls), timeout=SECONDS)
+        try:
+            return self.context.wrap_socket(raw, server_hostname="localhost")
+        except ssl.SSLError:
+            raw.close()
+            raise
+
+    def served_serial(self) -> str:
+        with self.silent() as connection:
+            certificate: Any = connection.getpeercert()
+            return str(certificate["serialNumber"])
+
+
+def asked(
+    connection: http.client.HTTPConnection, method: str, path: str, body: Any = None, content_type: str = ""
+) -> tuple[int, bytes]:
+    headers = {"content-type": content_type} if content_type else {}
+    connection.request(method, path, body, headers)
+    response = connection.getresponse()
+    return response.status, response.read()
+
+
+def mutated(connection: http.client.HTTPConnection, pod: dict[str, Any]) -> dict[str, Any]:
+    status, body = asked(connection, "POST", names.WEBHOOK_PATH, review(pod), "application/json")
+    assert status == 200
+    return patched(pod, body)
+
+
+def served(scene: Callable[[Caller, Identity], None]) -> None:
+    """Serves for as long as the scene lasts, then stops as a SIGTERM does."""
+    identity = Identity()
+    identity.load(LEAF.certificate, LEAF.key)
+    hook = webhook()
+    gateway = Gateway(hook.client.application, hook.door)
+    with bind("127.0.0.1:0") as tls, bind("127.0.0.1:0") as plain:
+        tls.listen(128)  # callers may come before the server does
+        plain.listen(128)
+        failures: list[BaseException] = []
+
+        async def background() -> None:
+            try:
+                await asyncio.to_thread(scene, Caller(tls, plain), identity)
+            except BaseException as failure:  # noqa: BLE001 - told after the server has stopped
+                failures.append(failure)
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+
+        asyncio.run(serve(gateway, identity, tls, plain, background=background))
+    if failures:
+        raise failures[0]
+
+
+def test_pods_are_placed_over_tls() -> None:
+    """Verified against our authority, several calls on one connection."""
+
+    def scene(caller: Caller, _identity: Identity) -> None:
+        with closing(caller.secure()) as connection:
+            decisions = [mutated(connection, raw_pod())["metadata"]["annotations"][names.DECISION] for _ in range(2)]
+            assert decisions == ["rs/u1", "rs/u1"]
+            assert mutated(connection, raw_pod(None)) == raw_pod(None)
+
+    served(scene)
+
+
+def test_routes_of_flask_are_served_on_both_ports() -> None:
+    """Probes and metrics also in plain text; what is wrong gets its status."""
+
+    def scene(caller: Caller, _identity: Identity) -> None:
+        for connection in map(closed_at_the_end.enter_context, map(closing, (caller.secure(), caller.plain()))):
+            assert asked(connection, "GET", "/healthz") == (200, b"ok\n")
+            assert asked(connection, "GET", "/readyz?verbose") == (200, b"ok\n")
+            assert b"spotweave_admission_fail_open_total 0.0" in asked(connection, "GET", "/metrics")[1]
+            assert asked(connection, "GET", "/nowhere")[0] == 404
+            assert asked(connection, "POST", names.WEBHOOK_PATH, review(raw_pod()), "text/plain")[0] == 415
+            status, told = asked(connection, "POST", names.WEBHOOK_PATH, b"{", "application/json")
+            assert (status, told[:8]) == (400, b"not JSON")
+            assert mutated(connection, raw_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
+
+    with ExitStack() as closed_at_the_end:
+        served(scene)
+
+
+def test_a_caller_without_our_authority_is_turned_away() -> None:
+    """Its handshake fails, which must not disturb others."""
+
+    def scene(caller: Caller, _identity: Identity) -> None:
+        good, caller.context = caller.context, ssl.create_default_context()
+        with pytest.raises(ssl.SSLCertVerificationError):
+            caller.silent()
+        caller.context = good
+        with closing(caller.secure()) as connection:
+            assert asked(connection, "GET", "/healthz")[0] == 200
+
+    served(scene)
+
+
+def test_silent_connections_do_not_stop_answers() -> None:
+    """Fifty that finish TLS and never send a byte: a thread per connection would starve."""
+
+    def scene(caller: Caller, _identity: Identity) -> None:
+        with ExitStack() as open_connections:
+            for _ in range(50):
+                open_connections.enter_context(caller.silent())
+            connection = open_connections.enter_context(closing(caller.secure()))
+            assert mutated(connection, raw_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
+
+    served(scene)
+
+
+def test_a_certificate_is_exchanged_while_serving() -> None:
+    """New connections get the new one; one that is open goes on with the old."""
+    renewed = issue(AUTHORITY, ("localhost",), NOW)
+
+    def scene(caller: Caller, identity: Identity) -> None:
+        with closing(caller.secure()) as connection:
+            mutated(connection, raw_pod())
+            before = caller.served_serial()
+            identity.load(renewed.certificate, renewed.key)
+            assert caller.served_serial() != before
+            assert mutated(connection, raw_pod())["metadata"]["annotations"][names.SLOT] == "0"
+
+    served(scene)
+
+
+# --- the ASGI side alone ---------------------------------------------------------------------------------------------
+
+Message = MutableMapping[str, Any]
+
+
+def through_the_gateway(pieces: list[bytes], path: str = names.WEBHOOK_PATH, method: str = "POST") -> tuple[int, bytes]:
+    """Status and body, for a request that arrives in pieces."""
+    hook = webhook()
+    sent: list[Message] = []
+    left = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    left.append({"type": "http.request", "body": b"", "more_body": False})
+
+    async def receive() -> Message:
+        return left.pop(0)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: Message = {
+        "path": path,
+        "method": method,
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+    }
+    asyncio.run(Gateway(hook.client.application, hook.door)(scope, receive, send))
+    start, body = sent
+    assert dict(start["headers"])[b"content-length"] == str(len(body["body"])).encode()
+    return start["status"], body["body"]
+
+
+def test_a_body_may_arrive_in_pieces() -> None:
+    """Large pods do."""
+    whole = review(raw_pod())
+    status, body = through_the_gateway([whole[:10], whole[10:11], b"", whole[11:]])
+    assert status == 200
+    assert patched(raw_pod(), body)["metadata"]["labels"] == {names.CLASS: "on-demand"}
+
+
+def test_a_body_without_end_is_not_kept() -> None:
+    """It is refused as soon as it is larger than any review, before it fills the memory."""
+    piece = b" " * (LARGEST_BODY // 2 + 1)
+    assert through_the_gateway([piece] * 3)[0] == 413
+
+
+def test_only_posts_to_the_path_are_admission() -> None:
+    """All else goes through Flask."""
+    assert through_the_gateway([], method="GET")[0] == 405
+    assert through_the_gateway([], path="/mutate/x")[0] == 404
