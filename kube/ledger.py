@@ -54,7 +54,7 @@ class Ledger:
 
         A ReplicaSet never has more pods than replicas, so a slot at or above them means that our caches are behind:
         a patient caller gets None and asks again. If waiting did not help, a create must have failed after we had
-        decided on it: its slot, the one unseen for longest, is given again.
+        decided on it: its slot, the one below the replicas that is unseen for longest, is given again.
         """
         with self._lock:
             unseen = self._unseen_of(uid)
@@ -63,9 +63,10 @@ class Ledger:
             slot = lowest_free(self._taken(uid, slots, class_of))
             if slot >= replicas and patient:
                 return None
-            if slot >= replicas and unseen:
-                oldest = next(iter(unseen))
-                slot = unseen.pop(oldest) if keep else unseen[oldest]
+            if slot >= replicas:
+                oldest = next((each for each, held in unseen.items() if held < replicas), None)
+                if oldest is not None:
+                    slot = unseen.pop(oldest) if keep else unseen[oldest]
             if keep:
                 unseen[decision_id] = slot
                 self._unseen[uid] = unseen  # set again, so that it lives as long as its youngest entry

@@ -25,7 +25,7 @@ from localcluster.api import Api, NoAnswerError
 from localcluster.errors import BAD_INPUT, ClusterError
 from localcluster.janitor import process_state
 from localcluster.layout import Layout
-from localcluster.nodes import await_ready, create_nodes, raw_nodes
+from localcluster.nodes import LEASES, await_ready, create_nodes, raw_nodes
 from localcluster.owner import claim, remove_stale
 from localcluster.parts import APISERVER, ETCD, KWOK, PARTS, Options
 from localcluster.pki import write_pki
@@ -288,10 +288,8 @@ class LocalCluster:
     def _free_leases(self) -> None:
         """A new KWOK has a new identity and would wait 40 s until the old one's claims on the nodes expire."""
         try:
-            for lease in self.api.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")["items"]:
-                self.api.delete(
-                    f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{lease['metadata']['name']}"
-                )
+            for lease in self.api.get(LEASES)["items"]:
+                self.api.delete(f"{LEASES}/{lease['metadata']['name']}")
         except NoAnswerError:
             log.warning("the API server does not answer: KWOK may take 40 s to manage the nodes again")
 

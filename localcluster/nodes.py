@@ -12,6 +12,7 @@ POOL_LABEL = "localcluster.spotweave.dev/pool"  # the profile's pool, to find it
 ZONE_LABEL = "topology.kubernetes.io/zone"
 REGION_LABEL = "topology.kubernetes.io/region"
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"  # the kubelets' heartbeats, one by each node
 NOT_READY_TAINT_PREFIX = "node.kubernetes.io/"
 
 Await = Callable[

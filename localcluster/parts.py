@@ -128,6 +128,9 @@ def _kwok(layout: Layout, _options: Options) -> tuple[str, ...]:
     return (
         f"--kubeconfig={layout.client_kubeconfig('admin')}",
         f"--manage-nodes-with-label-selector=!{DEAD_KUBELET_LABEL}",
+        # Without leases the only heartbeat comes every ten minutes: after 50 s Kubernetes takes all nodes for silent,
+        # and their pods for not ready; KWOK mends the former, never the latter.
+        "--node-lease-duration-seconds=40",
         f"--config={layout.stages}",
         f"--server-address={LOOPBACK}:{layout.ports.kwok}",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from placement import names
 from placement.model import Class, NodeRequirement, NodeTerm, Pod
@@ -69,18 +70,11 @@ class Classes:
 
     def terms(self, wanted: Class) -> tuple[NodeTerm, ...]:
         """The ORed node terms that mean this class."""
-        if wanted is Class.SPOT:
-            return tuple((NodeRequirement(label.key, "In", label.spot),) for label in self.labels)
-        return (tuple(NodeRequirement(label.key, "NotIn", label.spot) for label in self.labels),)
+        return _terms(self.labels, wanted)
 
     def allowed(self, terms: Iterable[NodeTerm]) -> frozenset[Class]:
         """The classes that ORed terms leave possible; no terms at all leave both."""
-        own_terms = tuple(terms) or ((),)
-        return frozenset(
-            wanted
-            for wanted in Class
-            if any(self._satisfiable(own + ours) for own in own_terms for ours in self.terms(wanted))
-        )
+        return _allowed(self.labels, tuple(terms) or ((),))
 
     def of_pod(self, pod: Pod, node_labels: Mapping[str, str] | None) -> Class | None:
         """The class that a pod is of: its node's, else the only one that its own terms allow, else unknown."""
@@ -94,17 +88,37 @@ class Classes:
         """What spot pods tolerate."""
         return tuple(taint.toleration for label in self.labels for taint in label.taints)
 
-    def _satisfiable(self, term: NodeTerm) -> bool:
-        """Whether some value of each class label satisfies all that the term says of it."""
-        return all(
-            any(
-                all(requirement.allows(value) for requirement in term if requirement.key == label.key)
-                for value in self._possible_values(label, term)
-            )
-            for label in self.labels
-        )
 
-    @staticmethod
-    def _possible_values(label: ClassLabel, term: NodeTerm) -> set[str | None]:
-        mentioned = {value for requirement in term if requirement.key == label.key for value in requirement.values}
-        return {None, "any other value", *label.spot, *label.on_demand, *mentioned}
+# A cluster has few class labels and few kinds of terms, and each pod asks: the answers are remembered.
+
+
+@lru_cache(maxsize=64)
+def _terms(labels: tuple[ClassLabel, ...], wanted: Class) -> tuple[NodeTerm, ...]:
+    if wanted is Class.SPOT:
+        return tuple((NodeRequirement(label.key, "In", label.spot),) for label in labels)
+    return (tuple(NodeRequirement(label.key, "NotIn", label.spot) for label in labels),)
+
+
+@lru_cache(maxsize=4096)
+def _allowed(labels: tuple[ClassLabel, ...], own_terms: tuple[NodeTerm, ...]) -> frozenset[Class]:
+    return frozenset(
+        wanted
+        for wanted in Class
+        if any(_satisfiable(labels, own + ours) for own in own_terms for ours in _terms(labels, wanted))
+    )
+
+
+def _satisfiable(labels: tuple[ClassLabel, ...], term: NodeTerm) -> bool:
+    """Whether some value of each class label satisfies all that the term says of it."""
+    return all(
+        any(
+            all(requirement.allows(value) for requirement in term if requirement.key == label.key)
+            for value in _possible_values(label, term)
+        )
+        for label in labels
+    )
+
+
+def _possible_values(label: ClassLabel, term: NodeTerm) -> set[str | None]:
+    mentioned = {value for requirement in term if requirement.key == label.key for value in requirement.values}
+    return {None, "any other value", *label.spot, *label.on_demand, *mentioned}

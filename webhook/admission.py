@@ -280,8 +280,9 @@ def ordinal(raw_pod: Mapping[str, Any]) -> int:
 def decided_slot(raw_pod: Mapping[str, Any], controller_uid: str) -> int | None:
     """The slot that a decision of ours for this very pod gave it (a second call for one request)."""
     written = raw_pod["metadata"].get("annotations") or {}
-    pod = Pod("", "", owner=Owner("", "", controller_uid), annotations=written)
-    return pod.slot
+    if names.DECISION not in written:
+        return None
+    return Pod("", "", owner=Owner("", "", controller_uid), annotations=written).slot
 
 
 def is_decided(raw_pod: Mapping[str, Any], revision: Revision, slot: int) -> bool:

@@ -174,11 +174,20 @@ def test_beyond_the_replicas_the_longest_unseen_slot_is_given_again(ledger: Ledg
         take(ledger, decision_id, replicas=3)
         timer.now += 1
     ledger.observe(None, decided("a", 0))
-    assert take(ledger, "d", replicas=3, keep=False) == 1
+    assert take(ledger, "dry", replicas=3, keep=False) == 1
+    assert len(ledger) == 2
     assert take(ledger, "d", replicas=3) == 1
     assert take(ledger, "e", replicas=3) == 2
     assert take(ledger, "f", replicas=3) == 1
     assert len(ledger) == 2
+
+
+def test_a_slot_that_is_given_again_is_one_of_the_replicas(ledger: Ledger) -> None:
+    """Ten creates were refused; scaled to one, the single replica is on-demand, whichever was refused first."""
+    for number in range(10):
+        take(ledger, f"refused-{number}", replicas=10)
+    assert take(ledger, "a", replicas=1) == 0
+    assert take(ledger, "b", replicas=1) == 0
 
 
 def test_beyond_the_replicas_with_all_seen_there_is_one_more(ledger: Ledger) -> None:

@@ -19,7 +19,7 @@ from localcluster.api import Raw
 from localcluster.cluster import PartStatus
 from localcluster.janitor import start_time
 from localcluster.layout import LOOPBACK, Ports, free_ports
-from localcluster.nodes import list_nodes, takes_pods
+from localcluster.nodes import LEASES, list_nodes, takes_pods
 from localcluster.parts import PARTS
 from localcluster.profile import Pool, Profile
 from localcluster.reclaim import TERMINATION_TAINT, reclaim
@@ -104,6 +104,15 @@ def test_deployment_is_scheduled_and_ready(whole: LocalCluster) -> None:
     assert {part.state for part in whole.parts.values()} == {"running"}
 
 
+def test_every_node_sends_heartbeats(whole: LocalCluster) -> None:
+    """Without leases Kubernetes would call all nodes silent after 50 s, and their pods not ready for ever."""
+    held = {lease["metadata"]["name"]: lease["spec"] for lease in whole.api.get(LEASES)["items"]}
+    assert set(held) == set(demo_profile().node_names)
+    name, lease = held.popitem()
+    path = f"{LEASES}/{name}"
+    whole.wait("a heartbeat", lambda: whole.api.get(path)["spec"]["renewTime"] > lease["renewTime"], 15.0)
+
+
 def test_annotation_delays_readiness(whole: LocalCluster) -> None:
     """A pod that asks for it is bound at once and ready only later, as real ones are."""
     create(whole, 2, "slow", {READY_AFTER_ANNOTATION: "3s"})
@@ -149,7 +158,9 @@ thread = threading.Thread(target=lambda: started.append(LocalCluster.start(demo_
 thread.start(); thread.join()
 cluster = started[0]
 pids = [part.pid for part in cluster.parts.values()] + [cluster._janitor.pid]
-told = {"pids": pids, "ports": astuple(cluster.layout.ports), "directory": str(cluster.directory)}
+cluster.api.get("/api/v1/namespaces/default")  # alive, though the thread that started it is not
+states = sorted({part.state for part in cluster.parts.values()})
+told = {"states": states, "pids": pids, "ports": astuple(cluster.layout.ports), "directory": str(cluster.directory)}
 print(json.dumps(told), flush=True)
 sys.stdin.read()
 """
@@ -160,6 +171,7 @@ def test_kill_9_of_the_owner_leaves_nothing() -> None:
     with subprocess.Popen([sys.executable, "-c", OWNER_CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         told = json.loads(owner.stdout.readline())
+        assert told["states"] == ["running"]
         started = {pid: start_time(pid) for pid in told["pids"]}
         assert None not in started.values()
         assert len(started) == len(PARTS) + 1
@@ -282,6 +294,7 @@ def test_reclaimed_pool_goes_as_on_a_cloud(whole: LocalCluster) -> None:
     events = whole.api.get("/api/v1/namespaces/default/events", fieldSelector="reason=DeletingNode")["items"]
     assert before["metadata"]["uid"] in {event["involvedObject"]["uid"] for event in events}
     assert whole.restore().created == done.nodes
+    await_ready(whole, 24)
 
 
 def _watched(cluster: LocalCluster, name: str, since: str) -> list[tuple[str, Raw]]:

@@ -367,11 +367,3 @@ def test_progress_on_a_terminal_rewrites_its_line() -> None:
     progress.tick("a long detail")
     progress.done()
     assert shown.getvalue() == "\rcompiling\rcompiling: a long detail, 1 s\rcompiling: done in 1.0 s     \n"
-
-
-def test_no_registry_is_named() -> None:
-    """Where modules and packages come from is the machine's business: no source of ours names a host for it."""
-    package = Path(__file__).parents[2] / "localcluster"
-    texts = {path: path.read_text() for path in package.rglob("*.py")}
-    assert texts
-    assert not [path for path, text in texts.items() if "proxy.golang" in text or "pypi.org" in text]

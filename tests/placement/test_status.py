@@ -81,6 +81,12 @@ ACTUAL: dict[str, tuple[Snapshot, Mix, Mix, str]] = {
         Mix(1, 0),
         "1 pod not ready yet",
     ),
+    "not ready, and on the other class than its slot's: counted as its slot's": (
+        snapshot(*THREE[:2], pod(2, "demand-1", ready=False)),
+        Mix(1, 1),
+        Mix(1, 0),
+        "1 pod not ready yet",
+    ),
     "on a node that is gone, where Kubernetes still calls it ready": (
         snapshot(*THREE[:2], pod(2, "spot-9")),
         Mix(1, 1),

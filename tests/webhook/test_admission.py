@@ -70,7 +70,7 @@ def test_a_stateful_sets_slot_is_its_ordinal(world: World) -> None:
 
 
 def test_a_stateful_sets_ordinals_may_start_elsewhere(world: World) -> None:
-    """The slot is the ordinal less `spec.ordinals.start`; one from before a start that was raised counts as the first."""
+    """The slot is the ordinal less `spec.ordinals.start`; one below it counts as the first."""
     world.put(replace(DB, first_ordinal=5))
     verdicts = [placed(world.place(raw_pod(STATEFUL_SET, f"db-{ordinal}"))) for ordinal in (5, 6, 4)]
     assert verdicts == [(O, 0), (S, 1), (O, 0)]

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import uvloop
 
 from certs.authority import issue, new_authority
 from placement import names
@@ -88,7 +89,7 @@ def served(scene: Callable[[Caller, Identity], None]) -> None:
             finally:
                 signal.raise_signal(signal.SIGTERM)
 
-        asyncio.run(serve(gateway, identity, tls, plain, background=background))
+        uvloop.run(serve(gateway, identity, tls, plain, background=background))
     if failures:
         raise failures[0]
 
@@ -105,22 +106,26 @@ def test_pods_are_placed_over_tls() -> None:
     served(scene)
 
 
+def check_routes(connection: http.client.HTTPConnection) -> None:
+    assert asked(connection, "GET", "/healthz") == (200, b"ok\n")
+    assert asked(connection, "GET", "/readyz?verbose") == (200, b"ok\n")
+    assert b"spotweave_admission_fail_open_total 0.0" in asked(connection, "GET", "/metrics")[1]
+    assert asked(connection, "GET", "/nowhere")[0] == 404
+    assert asked(connection, "POST", names.WEBHOOK_PATH, review(raw_pod()), "text/plain")[0] == 415
+    status, told = asked(connection, "POST", names.WEBHOOK_PATH, b"{", "application/json")
+    assert (status, told[:8]) == (400, b"not JSON")
+    assert mutated(connection, raw_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
+
+
 def test_routes_of_flask_are_served_on_both_ports() -> None:
     """Probes and metrics also in plain text; what is wrong gets its status."""
 
     def scene(caller: Caller, _identity: Identity) -> None:
-        for connection in map(closed_at_the_end.enter_context, map(closing, (caller.secure(), caller.plain()))):
-            assert asked(connection, "GET", "/healthz") == (200, b"ok\n")
-            assert asked(connection, "GET", "/readyz?verbose") == (200, b"ok\n")
-            assert b"spotweave_admission_fail_open_total 0.0" in asked(connection, "GET", "/metrics")[1]
-            assert asked(connection, "GET", "/nowhere")[0] == 404
-            assert asked(connection, "POST", names.WEBHOOK_PATH, review(raw_pod()), "text/plain")[0] == 415
-            status, told = asked(connection, "POST", names.WEBHOOK_PATH, b"{", "application/json")
-            assert (status, told[:8]) == (400, b"not JSON")
-            assert mutated(connection, raw_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
+        with closing(caller.secure()) as secure, closing(caller.plain()) as plain:
+            check_routes(secure)
+            check_routes(plain)
 
-    with ExitStack() as closed_at_the_end:
-        served(scene)
+    served(scene)
 
 
 def test_a_caller_without_our_authority_is_turned_away() -> None:
