@@ -360,6 +360,7 @@ def _template(wire: TemplateObject | None) -> Template:
         labels=shared_labels(meta.labels),
         priority_class=intern(spec.priority_class_name or ""),
         has_deletion_cost=names.DELETION_COST in (meta.annotations or NOTHING),
+        carries_decision=names.DECISION in (meta.annotations or NOTHING),
     )
 
 

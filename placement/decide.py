@@ -92,6 +92,9 @@ def decide(
     placed = slots.class_of(slot)
     because = f"slot {slot} is {placed} ({revision.policy.explain()})"
     classes = around.configuration.classes
+    if _selects_our_label(revision.selector):
+        text = f"left alone: {because}, but its owner selects pods by our label {names.CLASS}"
+        return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text)
     if placed not in classes.allowed(own_terms):
         text = f"left alone: {because}, but the pod's own node selector or affinity excludes {placed} nodes"
         return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text)
@@ -112,6 +115,12 @@ def decide(
         priority_class=_priority_class(placed, reason, slot, revision, around),
         deletion_cost=_deletion_cost(slot, revision),
     )
+
+
+def _selects_our_label(selector: Mapping[str, Any]) -> bool:
+    """A pod whose label we change would no longer be its owner's, which would create another, and so on without end."""
+    expressions = selector.get("matchExpressions") or ()
+    return names.CLASS in (selector.get("matchLabels") or ()) or any(each["key"] == names.CLASS for each in expressions)
 
 
 _SOFTENED = {

@@ -187,6 +187,7 @@ class Template:
     labels: Mapping[str, str] = field(default_factory=nothing)
     priority_class: str = ""
     has_deletion_cost: bool = False
+    carries_decision: bool = False  # somebody copied a pod of ours into it
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from placement import names
-from placement.model import Kind, Workload
+from placement.model import Kind, Rollout, Workload
 from placement.slots import Slots
 from placement.window import Window, parse_duration, parse_window
 
@@ -105,14 +105,20 @@ def needed(policy: Policy, workload: Workload) -> int:
         return min(n, policy.min_available.of(n))
     if workload.kind is Kind.STATEFUL_SET:
         return max(0, n - 1)
-    return n - _unavailable(workload.rollout.max_unavailable, n)
+    return n - _unavailable(workload.rollout, n)
 
 
-def _unavailable(value: int | str, replicas: int) -> int:
-    """A Deployment's maxUnavailable, which is rounded down."""
+def _unavailable(rollout: Rollout, replicas: int) -> int:
+    """How many a Deployment's rollout may take away: maxUnavailable rounded down, one where nothing else would move."""
+    allowed = int(_part(rollout.max_unavailable, replicas))
+    if allowed == 0 and _part(rollout.max_surge, replicas) == 0:
+        allowed = 1
+    return min(replicas, allowed)
+
+
+def _part(value: int | str, replicas: int) -> Fraction:
     matched = _PERCENT.fullmatch(str(value))
-    wanted = int(Fraction(matched[1]) * replicas / 100) if matched else int(value)
-    return min(replicas, wanted)
+    return Fraction(matched[1]) * replicas / 100 if matched else Fraction(value)
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -300,7 +306,8 @@ def _clamps(asked: Policy, got: Policy) -> Iterator[Mistake]:
     ratio, floor = asked.source["spot-ratio"], asked.source["min-on-demand"]
     if asked.slots.ratio != got.slots.ratio and ratio in ("workload", "namespace"):
         limit = f"at most {percent(got.slots.ratio)} (a limit of the configuration)"
-        yield Mistake(ratio, names.SPOT_RATIO, percent(asked.slots.ratio), limit)
+        written = "auto" if asked.spot_ratio is None else percent(asked.spot_ratio)
+        yield Mistake(ratio, names.SPOT_RATIO, written, limit)
     if asked.min_on_demand != got.min_on_demand and floor in ("workload", "namespace"):
         limit = f"at least {got.min_on_demand} (a limit of the configuration)"
         yield Mistake(floor, names.MIN_ON_DEMAND, str(asked.min_on_demand), limit)

@@ -38,6 +38,12 @@ class PodStatus:
         return self.pod.is_live and not self.serves
 
     @property
+    def is_starting(self) -> bool:
+        """On its way, and nothing is known to be in it: neither unschedulable nor on a node that is gone."""
+        is_lost = bool(self.pod.node) and self.node_class is None
+        return self.is_pending and not self.pod.unschedulable and not is_lost
+
+    @property
     def belongs(self) -> Class:
         """The class that it is counted as while it does not serve."""
         return self.given or self.node_class or Class.ON_DEMAND
@@ -155,13 +161,13 @@ def _differences(workload: Workload, active: list[ReplicaSet], pods: tuple[PodSt
         yield f"{_pods(len(stuck))} unschedulable: {stuck[0].pod.unschedulable}"
     if lost := sum(bool(each.pod.node) and each.node_class is None for each in live):
         yield f"{_pods(lost)} on nodes that are gone"
-    if starting := sum(each.is_pending and not each.pod.unschedulable for each in live):
+    if starting := sum(each.is_starting for each in live):
         yield f"{_pods(starting)} not ready yet"
     if elsewhere := sum(each.serves and each.given not in (None, each.node_class) for each in live):
         yield f"{_pods(elsewhere)} on the other class than their slot's"
     if len(live) != workload.replicas and len(active) < 2:
         yield f"{len(live)} of {workload.replicas} pods exist"
-    if not any((missed, alone, stuck, starting, elsewhere)) and len(live) == workload.replicas:
+    if not any((missed, alone, stuck, lost, starting, elsewhere)) and len(live) == workload.replicas:
         yield "the policy has changed since these pods were placed"
 
 

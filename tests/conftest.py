@@ -6,7 +6,7 @@ import os
 from contextlib import nullcontext
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from localcluster.errors import ClusterError
 from localcluster.programs import chosen_kubernetes, get_programs
@@ -14,8 +14,9 @@ from localcluster.progress import Progress
 
 pytest_plugins = ["tests.clusterfixtures"]
 
-settings.register_profile("check", derandomize=True, deadline=None)
-settings.register_profile("soak", deadline=None, max_examples=5_000)
+SLOW = [HealthCheck.too_slow]  # machines are noisy; how long an example takes says nothing
+settings.register_profile("check", derandomize=True, deadline=None, suppress_health_check=SLOW)
+settings.register_profile("soak", deadline=None, max_examples=5_000, suppress_health_check=SLOW)
 settings.load_profile("soak" if os.environ.get("SPOTWEAVE_SOAK") else "check")
 
 MISSING = pytest.StashKey[str]()

@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_SCHEDULER = "default-scheduler"
 LOOKED_UP_SECONDS = 10.0
-LookUp = Callable[[Owner, str], "ReplicaSet | Workload | None"]
+LookUp = Callable[[Owner, str], ReplicaSet | Workload | None]
+Found = tuple[ReplicaSet | Workload, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +105,19 @@ class Admission:
             return Verdict(found)
         return self._verdict(request, *found, patient=patient)
 
-    def look_up(self, owner: Owner, namespace: str) -> None:
-        """Asks the API server for an owner that the caches do not know. Blocks, for a bounded time."""
+    def find(self, owner: Owner, namespace: str) -> Found:
+        """Asks the API server for an owner that the caches do not know. Blocks, for a bounded time; any thread."""
         found = self._look_up(owner, namespace)
         if found is None:
-            return
-        self._looked_up[found.uid] = found
-        if (
-            isinstance(found, ReplicaSet)
-            and found.owner
-            and not self._known(self._stores.deployments, found.owner, namespace)
-        ):
-            self.look_up(found.owner, namespace)
+            return ()
+        above = found.owner if isinstance(found, ReplicaSet) else None
+        if above is None or self._known(self._stores.deployments, above, namespace) is not None:
+            return (found,)
+        return (found, *self.find(above, namespace))
+
+    def learn(self, found: Found) -> None:
+        """Takes in what `find` has found, for as long as the caches do not know it themselves."""
+        self._looked_up.update({each.uid: each for each in found})
 
     def _verdict(
         self, request: Request, revision: Revision, mistakes: tuple[Mistake, ...], *, patient: bool
@@ -287,4 +289,4 @@ def decided_slot(raw_pod: Mapping[str, Any], controller_uid: str) -> int | None:
 
 def is_decided(raw_pod: Mapping[str, Any], revision: Revision, slot: int) -> bool:
     """Whether it carries our decision already. A StatefulSet's UID outlives revisions, so the slot must fit too."""
-    return decided_slot(raw_pod, revision.uid) == slot
+    return not revision.template.carries_decision and decided_slot(raw_pod, revision.uid) == slot

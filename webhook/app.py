@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 
 from flask import Flask, Response, request
 
 from placement import names
 from placement.decide import Reason
+from placement.model import Owner
 from webhook.admission import Admission, NotYet
 from webhook.metrics import Metrics
 from webhook.review import MalformedReview, Request, Verdict, answer, parse, unchanged
@@ -38,20 +39,36 @@ class Door:
 
     async def answer_patiently(self, body: bytes) -> bytes:
         """Answers when the caches have caught up with this pod; they are milliseconds behind, if at all."""
+        answer = self.answer_or_wait(body)
+        return answer if isinstance(answer, bytes) else await answer
+
+    def answer_or_wait(self, body: bytes) -> bytes | Awaitable[bytes]:
+        """The answer, or something to wait for where the caches are behind. Most calls need no waiting, and no task."""
         started = time.monotonic()
-        call, owner = parse(body), None
+        call = parse(body)
+        try:
+            return self._open(call, lambda: self._admission.place(call, patient=True), started)
+        except NotYet as behind:
+            return self._wait(call, behind.owner, started)
+
+    async def _wait(self, call: Request, owner: Owner | None, started: float) -> bytes:
         while time.monotonic() < started + PATIENCE_SECONDS:
+            await asyncio.sleep(PAUSE_SECONDS)
             try:
                 return self._open(call, lambda: self._admission.place(call, patient=True), started)
             except NotYet as behind:
                 owner = behind.owner
-                await asyncio.sleep(PAUSE_SECONDS)
         if owner is None:
             return self._open(call, lambda: self._admission.place(call), started)
         loop = asyncio.get_running_loop()
-        looked_up = loop.run_in_executor(self._executor, self._admission.look_up, owner, call.namespace)
-        await asyncio.wait([looked_up])
-        return self._open(call, lambda: looked_up.result() or self._admission.place(call), started)
+        found = loop.run_in_executor(self._executor, self._admission.find, owner, call.namespace)
+        await asyncio.wait([found])
+
+        def place() -> Verdict:
+            self._admission.learn(found.result())
+            return self._admission.place(call)
+
+        return self._open(call, place, started)
 
     def _open(self, call: Request, place: Callable[[], Verdict], started: float | None = None) -> bytes:
         """One of the program's two boundaries: an error of ours must not cost anybody a pod."""

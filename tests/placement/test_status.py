@@ -91,7 +91,7 @@ ACTUAL: dict[str, tuple[Snapshot, Mix, Mix, str]] = {
         snapshot(*THREE[:2], pod(2, "spot-9")),
         Mix(1, 1),
         Mix(1, 0),
-        "1 pod on nodes that are gone; 1 pod not ready yet",
+        "1 pod on nodes that are gone",
     ),
     "a terminating pod serves no more": (
         snapshot(*THREE[:2], pod(2, "spot-1", terminating=True)),

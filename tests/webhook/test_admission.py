@@ -152,7 +152,7 @@ def test_a_looked_up_owner_is_placed(world: World) -> None:
     """The ReplicaSet, and its Deployment where that is not known either."""
     unknown_to_the_caches(world)
     world.known_to_the_api = {"rs": WEB_ABC, "d": WEB}
-    world.admission.look_up(REPLICA_SET, "shop")
+    world.admission.learn(world.admission.find(REPLICA_SET, "shop"))
     assert world.looked_up == [REPLICA_SET, DEPLOYMENT]
     assert placed(world.place(raw_pod(), patient=True)) == (O, 0)
 
@@ -161,7 +161,7 @@ def test_a_known_deployment_is_not_looked_up(world: World) -> None:
     """One question is enough."""
     world.stores.replica_sets.remove(WEB_ABC.key)
     world.known_to_the_api = {"rs": WEB_ABC}
-    world.admission.look_up(REPLICA_SET, "shop")
+    world.admission.learn(world.admission.find(REPLICA_SET, "shop"))
     assert world.looked_up == [REPLICA_SET]
     assert placed(world.place(raw_pod())) == (O, 0)
 
@@ -169,7 +169,7 @@ def test_a_known_deployment_is_not_looked_up(world: World) -> None:
 def test_what_the_api_does_not_know_stays_unknown(world: World) -> None:
     """The look-up may fail or find another object; the pod is left alone."""
     unknown_to_the_caches(world)
-    world.admission.look_up(REPLICA_SET, "shop")
+    world.admission.learn(world.admission.find(REPLICA_SET, "shop"))
     assert world.place(raw_pod()) == Verdict(Reason.UNKNOWN_OWNER)
 
 
@@ -178,7 +178,7 @@ def test_a_looked_up_stateful_set_is_placed(world: World) -> None:
     world.stores.stateful_sets.remove(DB.key)
     assert world.place(raw_pod(STATEFUL_SET, "db-1")) == Verdict(Reason.UNKNOWN_OWNER)
     world.known_to_the_api = {"ss": DB}
-    world.admission.look_up(STATEFUL_SET, "shop")
+    world.admission.learn(world.admission.find(STATEFUL_SET, "shop"))
     assert placed(world.place(raw_pod(STATEFUL_SET, "db-1"))) == (S, 1)
 
 
@@ -200,7 +200,7 @@ def test_an_object_of_the_same_name_is_not_the_owner(world: World, old: Any) -> 
 def test_the_cache_counts_for_more_than_what_was_looked_up(world: World) -> None:
     """What was looked up is a moment old; the cache goes on."""
     world.known_to_the_api = {"rs": replace(WEB_ABC, replicas=1), "d": WEB}
-    world.admission.look_up(REPLICA_SET, "shop")
+    world.admission.learn(world.admission.find(REPLICA_SET, "shop"))
     assert [placed(world.place(raw_pod(), patient=True)) for _ in range(3)] == [(O, 0), (S, 1), (S, 2)]
 
 

@@ -5,8 +5,8 @@ import http.client
 import signal
 import socket
 import ssl
-from collections.abc import Callable, MutableMapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -170,51 +170,56 @@ def test_a_certificate_is_exchanged_while_serving() -> None:
     served(scene)
 
 
-# --- the ASGI side alone ---------------------------------------------------------------------------------------------
-
-Message = MutableMapping[str, Any]
-
-
-def through_the_gateway(pieces: list[bytes], path: str = names.WEBHOOK_PATH, method: str = "POST") -> tuple[int, bytes]:
-    """Status and body, for a request that arrives in pieces."""
-    hook = webhook()
-    sent: list[Message] = []
-    left = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
-    left.append({"type": "http.request", "body": b"", "more_body": False})
-
-    async def receive() -> Message:
-        return left.pop(0)
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    scope: Message = {
-        "path": path,
-        "method": method,
-        "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
-    }
-    asyncio.run(Gateway(hook.client.application, hook.door)(scope, receive, send))
-    start, body = sent
-    assert dict(start["headers"])[b"content-length"] == str(len(body["body"])).encode()
-    return start["status"], body["body"]
-
-
 def test_a_body_may_arrive_in_pieces() -> None:
     """Large pods do."""
     whole = review(raw_pod())
-    status, body = through_the_gateway([whole[:10], whole[10:11], b"", whole[11:]])
-    assert status == 200
-    assert patched(raw_pod(), body)["metadata"]["labels"] == {names.CLASS: "on-demand"}
+
+    def scene(caller: Caller, _identity: Identity) -> None:
+        fields = f"content-type: application/json\r\ncontent-length: {len(whole)}"
+        head = f"POST {names.WEBHOOK_PATH} HTTP/1.1\r\n{fields}\r\n\r\n"
+        with caller.silent() as connection:
+            for piece in (head[:20].encode(), head[20:].encode() + whole[:10], whole[10:11], whole[11:]):
+                connection.sendall(piece)
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            assert patched(raw_pod(), answer.read())["metadata"]["labels"] == {names.CLASS: "on-demand"}
+
+    served(scene)
+
+
+def test_requests_that_come_together_are_answered_in_their_order() -> None:
+    """Two in one packet: nobody is lost, nobody is mixed up."""
+
+    def scene(caller: Caller, _identity: Identity) -> None:
+        with caller.silent() as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\nGET /nowhere HTTP/1.1\r\nconnection: close\r\n\r\n")
+            told = b"".join(iter(lambda: connection.recv(65536), b""))
+            assert told.index(b"HTTP/1.1 200 OK") < told.index(b"HTTP/1.1 404 Not Found")
+
+    served(scene)
 
 
 def test_a_body_without_end_is_not_kept() -> None:
     """It is refused as soon as it is larger than any review, before it fills the memory."""
-    piece = b" " * (LARGEST_BODY // 2 + 1)
-    assert through_the_gateway([piece] * 3)[0] == 413
+
+    def scene(caller: Caller, _identity: Identity) -> None:
+        with caller.silent() as connection:
+            size = LARGEST_BODY * 3
+            connection.sendall(f"POST /mutate HTTP/1.1\r\ncontent-length: {size}\r\n\r\n".encode())
+            with suppress(OSError):  # it may be closed while we still send
+                connection.sendall(b" " * (LARGEST_BODY + 1))
+            assert connection.recv(12) == b"HTTP/1.1 413"
+
+    served(scene)
 
 
-def test_only_posts_to_the_path_are_admission() -> None:
-    """All else goes through Flask."""
-    assert through_the_gateway([], method="GET")[0] == 405
-    assert through_the_gateway([], path="/mutate/x")[0] == 404
+def test_what_is_no_http_is_turned_away() -> None:
+    """With a sentence, and the connection is closed."""
+
+    def scene(caller: Caller, _identity: Identity) -> None:
+        with caller.silent() as connection:
+            connection.sendall(b"\x00\x01 nonsense\r\n\r\n")
+            told = b"".join(iter(lambda: connection.recv(65536), b""))
+            assert told.startswith(b"HTTP/1.1 400")
+
+    served(scene)

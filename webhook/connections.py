@@ -1,0 +1,203 @@
+"""HTTP/1.1 on an event loop: connections, requests, answers. Knows nothing of what is asked.
+
+Made for one caller, the API server. It keeps connections idle for 90 s and does not repeat a POST on one that was
+closed, so ours live longer, and when we stop they are not cut: each is told `connection: close` with its next answer.
+It dials ahead and leaves connections silent, so a connection costs no thread. A small request is answered within the
+callback that completes it, without a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import cast
+
+import httptools
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 120.0
+SWEEP_SECONDS = 5.0
+BACKLOG = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, complete."""
+
+    method: str
+    target: str  # path and query
+    headers: dict[bytes, bytes]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One answer."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+
+
+Answer = Callable[[Request], Response | Awaitable[Response]]
+
+
+class Listener:
+    """A listening socket and its connections."""
+
+    def __init__(self, answer: Answer, largest_body: int) -> None:
+        self.answer = answer
+        self.largest_body = largest_body
+        self.is_stopping = False
+        self.connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def start(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Connection(self), sock=sock, ssl=context, backlog=BACKLOG)
+        self._sweep()
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Takes no new connection; lets each open one finish what it has, or send one request more.
+
+        Ends when all are closed, or when the time is up.
+        """
+        assert self._server is not None
+        self.is_stopping = True
+        self._server.close()
+        deadline = asyncio.get_running_loop().time() + grace_seconds
+        while self.connections and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.05)
+        for connection in list(self.connections):
+            connection.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    def _sweep(self) -> None:
+        """Closes what has been idle for longer than the caller would keep it."""
+        loop = asyncio.get_running_loop()
+        for connection in list(self.connections):
+            if connection.idle_seconds(loop.time()) > IDLE_SECONDS:
+                connection.close()
+        self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+class Connection(asyncio.Protocol):
+    """One connection: requests are answered one after the other, in their order."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._waiting: deque[Request] = deque()
+        self._task: asyncio.Future[Response] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._active_at = self._loop.time()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._target = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._size = 0
+
+    def idle_seconds(self, now: float) -> float:
+        return 0.0 if self._task is not None else now - self._active_at
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    # --- from the transport ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+        self._listener.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._listener.connections.discard(self)
+        if self._task is not None:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._active_at = self._loop.time()
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(400, "this server speaks HTTP/1.1 only")
+        except httptools.HttpParserError as error:
+            self._refuse(400, f"malformed request: {error}")
+
+    # --- from the parser ---------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        if self._headers.get(b"expect", b"").lower() == b"100-continue" and self._transport is not None:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._size += len(body)
+        if self._size <= self._listener.largest_body:
+            self._body.append(body)
+        elif self._size - len(body) <= self._listener.largest_body:
+            self._refuse(413, "the body is too large")
+
+    def on_message_complete(self) -> None:
+        method = self._parser.get_method().decode("latin-1")
+        self._waiting.append(Request(method, self._target.decode("latin-1"), self._headers, b"".join(self._body)))
+        if self._task is None:
+            self._answer_next()
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def _answer_next(self) -> None:
+        while self._waiting and self._task is None and self._transport is not None:
+            answer = self._listener.answer(self._waiting.popleft())
+            if isinstance(answer, Response):
+                self._write(answer)
+            else:
+                self._task = asyncio.ensure_future(answer)
+                self._task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Future[Response]) -> None:
+        self._task = None
+        if not task.cancelled():
+            self._write(task.result())
+            self._answer_next()
+
+    def _write(self, response: Response) -> None:
+        if self._transport is None:
+            return
+        last = self._listener.is_stopping or not self._parser.should_keep_alive()
+        head = (
+            f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n"
+            f"content-type: {response.content_type}\r\n"
+            f"content-length: {len(response.body)}\r\n"
+            f"connection: {'close' if last else 'keep-alive'}\r\n\r\n"
+        )
+        self._transport.write(head.encode("latin-1") + response.body)
+        self._active_at = self._loop.time()
+        if last:
+            self._transport.close()
+
+    def _refuse(self, status: int, why: str) -> None:
+        self._waiting.clear()
+        self._write(Response(status, f"{why}\n".encode(), "text/plain"))
+        self.close()
