@@ -113,8 +113,17 @@ class World:
 
     def rest(self, name: str, kind: str = "Deployment") -> WorkloadStatus:
         """Waits until the controller has done what the spec asks for, and all pods serve; then tells how it stands."""
-        wait_for(f"{kind} {self.namespace}/{name} to come to rest", lambda: self._is_at_rest(name, kind))
-        return self.status(name)
+        found: list[WorkloadStatus] = []
+
+        def at_rest() -> bool:
+            if not self._is_at_rest(name, kind):
+                return False
+            found.append(self.status(name))
+            pods = found[-1].pods
+            return len(pods) == found[-1].workload.replicas and all(pod.serves for pod in pods)
+
+        wait_for(f"{kind} {self.namespace}/{name} to come to rest", at_rest)
+        return found[-1]
 
     def _is_at_rest(self, name: str, kind: str) -> bool:
         raw = self.client.get_json(self.path(kind, name))
