@@ -1,92 +1,98 @@
-"""Keeps the Secret and the webhook configuration's caBundle as `renewal` says. Several replicas may race here."""
+"""The two objects that hold certificates, read and written: the Secret, and the webhook configuration's caBundles.
+
+Each write carries the version that was read, so of several writers one wins and the others read again.
+"""
 
 from __future__ import annotations
 
-import logging
 from base64 import b64decode, b64encode
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any
 
-from certs.renewal import Bundle, renewed
+from certs.renewal import Bundle
 from kube.client import JSON_PATCH, Client
-from kube.errors import Conflict, Invalid, NotFound
+from kube.errors import NotFound
 from placement import names
-
-log = logging.getLogger(__name__)
 
 SECRETS = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/secrets"
 SECRET = f"{SECRETS}/{names.TLS_SECRET}"
 CONFIGURATION = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{names.WEBHOOK_CONFIGURATION}"
 HOSTS = (f"{names.WEBHOOK_SERVICE}.{names.SYSTEM_NAMESPACE}.svc",)
-_KEYS = {"trusted": "ca.crt", "authority_key": "ca.key", "leaf": "tls.crt", "leaf_key": "tls.key"}
-_TRIES = 5
+ROTATE_KEY = "rotate"
+READ_SECONDS = 5.0  # a pass that hangs is a pass that repairs nothing
+# The first three as cert-manager writes them.
+KEYS = {
+    "leaf": "tls.crt",
+    "leaf_key": "tls.key",
+    "trusted": "ca.crt",
+    "authority_key": "ca.key",
+    "next_key": "next-ca.key",
+    "wish": ROTATE_KEY,
+}
 
 
-def reconcile(client: Client, now: datetime) -> Bundle:
-    """Renews what needs it, publishes it, and returns the bundle to serve."""
-    for _ in range(_TRIES):
-        try:
-            bundle = _reconcile_secret(client, now)
-            _reconcile_configuration(client, bundle.trusted)
-            return bundle
-        except (Conflict, Invalid):  # another replica was faster (Invalid: a JSON patch whose test failed)
-            log.info("certificates: another writer was faster; reading again")
-    raise TimeoutError(f"the certificates were changed by others {_TRIES} times in a row")
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The configuration's entries: what each publishes, and the version that was read."""
+
+    version: str
+    published: tuple[bytes, ...]
 
 
-def _reconcile_secret(client: Client, now: datetime) -> Bundle:
-    raw_secret = _read_secret(client)
-    old = bundle_of(raw_secret or {})
-    new = renewed(old, HOSTS, now)
-    if new is not old:
-        _write_secret(client, raw_secret, new)
-        log.info("certificates: issued a new leaf for %s", ", ".join(HOSTS))
-    return new
+def read_secret(client: Client) -> dict[str, Any] | None:
+    return _read(client, SECRET)
 
 
-def _read_secret(client: Client) -> dict[str, Any] | None:
-    try:
-        raw: dict[str, Any] = client.get_json(SECRET)
-        return raw
-    except NotFound:
-        return None
-
-
-def _write_secret(client: Client, raw_secret: dict[str, Any] | None, bundle: Bundle) -> None:
-    """A PUT with the resource version that was read: of several writers one wins, the others read again."""
+def write_secret(client: Client, raw_secret: dict[str, Any] | None, bundle: Bundle) -> None:
+    """A PUT with the resource version that was read; keys that are not ours stay."""
     if raw_secret is None:
         metadata = {"name": names.TLS_SECRET, "namespace": names.SYSTEM_NAMESPACE}
         client.post(SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data_of(bundle)})
     else:
-        client.put(SECRET, {**raw_secret, "data": {**(raw_secret.get("data") or {}), **data_of(bundle)}})
+        others = {key: value for key, value in (raw_secret.get("data") or {}).items() if key not in KEYS.values()}
+        client.put(SECRET, {**raw_secret, "data": {**others, **data_of(bundle)}})
 
 
-def _reconcile_configuration(client: Client, trusted: bytes) -> None:
-    """Writes the caBundle of every entry that has another one. `test` keeps us from writing into a changed list."""
-    wanted = b64encode(trusted).decode()
-    entries = client.get_json(CONFIGURATION).get("webhooks") or []
-    operations = [
-        operation
-        for index, entry in enumerate(entries)
-        if entry["clientConfig"].get("caBundle") != wanted
-        for operation in (
-            {"op": "test", "path": f"/webhooks/{index}/name", "value": entry["name"]},
-            {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": wanted},
-        )
+def read_entries(client: Client) -> Entries:
+    """No entries where there is no configuration."""
+    raw = _read(client, CONFIGURATION)
+    if raw is None:
+        return Entries("", ())
+    bundles = tuple(_decoded(entry["clientConfig"].get("caBundle")) for entry in raw.get("webhooks") or [])
+    return Entries(raw["metadata"]["resourceVersion"], bundles)
+
+
+def publish(client: Client, entries: Entries, trusted: bytes) -> bool:
+    """Writes the caBundle of every entry that has another one; False where none has."""
+    value = b64encode(trusted).decode()
+    changes = [
+        {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": value}
+        for index, published in enumerate(entries.published)
+        if published != trusted
     ]
-    if operations:
-        client.patch(CONFIGURATION, operations, content_type=JSON_PATCH)
-        log.info("certificates: published the CA bundle to the webhook configuration")
+    if changes:
+        unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": entries.version}
+        client.patch(CONFIGURATION, [unchanged, *changes], content_type=JSON_PATCH)
+    return bool(changes)
 
 
-def bundle_of(raw_secret: dict[str, Any]) -> Bundle:
+def bundle_of(raw_secret: dict[str, Any] | None) -> Bundle:
     """What the Secret holds; what is missing or garbled is empty, and so will be issued anew."""
-    data = raw_secret.get("data") or {}
-    return Bundle(**{field: _decoded(data.get(key)) for field, key in _KEYS.items()})
+    data = (raw_secret or {}).get("data") or {}
+    return Bundle(**{field: _decoded(data.get(key)) for field, key in KEYS.items()})
 
 
 def data_of(bundle: Bundle) -> dict[str, str]:
-    return {key: b64encode(getattr(bundle, field)).decode() for field, key in _KEYS.items()}
+    held = {key: getattr(bundle, field) for field, key in KEYS.items()}
+    return {key: b64encode(value).decode() for key, value in held.items() if value}
+
+
+def _read(client: Client, path: str) -> dict[str, Any] | None:
+    try:
+        raw: dict[str, Any] = client.get_json(path, timeout_seconds=READ_SECONDS)
+        return raw
+    except NotFound:
+        return None
 
 
 def _decoded(text: str | None) -> bytes:

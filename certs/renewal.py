@@ -1,13 +1,25 @@
-"""Decides what the certificates should be now. Pure: a bundle and the time in, the bundle that should be out.
+"""Decides what the certificates should be now. Pure: what is seen and the time in, the next step out.
 
-"Needs renewal" means "would not verify at now + look-ahead", whatever the cause: missing, garbled, expired soon, for
-other hosts, signed by another authority.
+A leaf is renewed when it would not verify at now + look-ahead, whatever the cause: missing, garbled, expiring, for
+other hosts, signed by another authority. An authority is exchanged in four steps, each of them safe for callers and
+replicas that are one step behind (A is the old authority, B the new one):
+
+    step        Secret trusts   published   leaf of   next step when
+    steady      A               A           A         A is due, or somebody asks for it
+    begun       A B             A, then AB  A         AB has been published, unchanged, for the overlap
+    switched    A B             AB          B         that has stood for the overlap: every replica has taken the leaf
+    dropped     B               AB, then B  B         –
+
+How long something has stood is what the acting replica has seen itself, by its own clock. So no time is ever compared
+with another replica's, and one that was just started waits a full overlap: it can be late, never early.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -19,78 +31,239 @@ from certs.authority import Issued, alternative_name, issue, new_authority
 
 LEAF_LOOK_AHEAD = timedelta(days=30)
 CA_LOOK_AHEAD = timedelta(days=180)
+OVERLAP = timedelta(seconds=60)
+ROTATE_LEAF, ROTATE_CA = b"leaf", b"ca"  # what may be asked for
+_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """All that the Secret holds: the authorities that callers should trust (newest first), and the leaf to serve."""
+    """All that the Secret holds: the authorities that callers should trust, and the leaf to serve."""
 
     trusted: bytes = b""
-    authority_key: bytes = b""  # of the newest authority
+    authority_key: bytes = b""  # of the authority that signs; which one that is, the key tells
+    next_key: bytes = b""  # of the authority that will sign when callers trust it; empty outside a rotation
     leaf: bytes = b""
     leaf_key: bytes = b""
+    wish: bytes = b""  # ROTATE_LEAF or ROTATE_CA, written by people; removed when it is carried out
 
 
-def renewed(bundle: Bundle, hosts: tuple[str, ...], now: datetime) -> Bundle:
-    """The bundle that should be in force; the same object where nothing needs renewal."""
-    authority = newest_authority(bundle)
-    if authority is not None and is_valid_until(authority.certificate, now + CA_LOOK_AHEAD):
-        if verifies(bundle, hosts, now) and verifies(bundle, hosts, now + LEAF_LOOK_AHEAD):
-            return bundle
-        fresh = _with_leaf_of(authority, bundle, hosts, now)
-        if verifies(fresh, hosts, now):  # else the authority itself is of no use, such as one from the future
-            return fresh
-    return _with_leaf_of(new_authority(now), bundle, hosts, now)
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one replica sees published (one value, unless entries differ), and for how long nothing has changed."""
+
+    published: frozenset[bytes] = frozenset()
+    published_for: timedelta = timedelta()
+    secret_for: timedelta = timedelta()
+
+    def has_stood(self, trusted: bytes, overlap: timedelta) -> bool:
+        return self.published == {trusted} and min(self.published_for, self.secret_for) >= overlap
 
 
-def _with_leaf_of(authority: Issued, bundle: Bundle, hosts: tuple[str, ...], now: datetime) -> Bundle:
+class Why(StrEnum):
+    """What a step does; the text is for the log."""
+
+    NOTHING = "nothing to do"
+    RESTORED = "the Secret had lost its content: put back what this replica remembers"
+    TRUSTED = "the Secret was exchanged: the authority of the leaf that is served stays trusted for a while"
+    RENEWED = "issued a new leaf"
+    REISSUED = "issued a new authority and leaf, since there was nothing to go on from"
+    BEGUN = "issued a new authority; it will sign when callers trust it"
+    ABANDONED = "dropped a new authority's key that belongs to no trusted authority"
+    SWITCHED = "the new authority is trusted: issued a leaf of it"
+    DROPPED = "the old authority is trusted no more"
+    UNKNOWN_WISH = "removed a wish that is neither leaf nor ca"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The bundle that should be in the Secret. Where nothing is to be done it is the very object that was given."""
+
+    bundle: Bundle
+    why: Why
+
+
+def next_step(
+    bundle: Bundle,
+    seen: Seen,
+    serving: Bundle | None,
+    hosts: tuple[str, ...],
+    now: datetime,
+    overlap: timedelta = OVERLAP,
+) -> Step:
+    """What the Secret should hold. `serving` is what this replica serves: its memory, should the Secret be lost."""
+    if verifies(bundle, hosts, now) and (signer(bundle) or successor(bundle)):
+        if serving is not None and _would_be_cut_off(serving, bundle, seen, hosts, now):
+            return Step(_trusting(bundle, [*authorities(serving.trusted)], now), Why.TRUSTED)
+        return _rotated(bundle, seen, hosts, now, overlap)
+    if serving is not None and serving != bundle and verifies(serving, hosts, now) and signer(serving):
+        return Step(replace(serving, wish=bundle.wish), Why.RESTORED)
+    return _repaired(bundle, seen, hosts, now)
+
+
+def serves(
+    serving: Bundle | None, bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime, overlap: timedelta
+) -> Bundle | None:
+    """What a replica should serve: the Secret's leaf as soon as callers accept it, the one it has until then.
+
+    "Callers accept it" means that they could see for a quarter of the overlap what is published. So a replica has
+    changed over long before the old authority is dropped.
+    """
+    if not has_its_key(bundle):
+        return serving
+    if serving is None or serving.leaf == bundle.leaf or not is_accepted(serving, seen, hosts, now):
+        return bundle
+    return bundle if is_accepted(bundle, seen, hosts, now) and seen.published_for >= overlap / 4 else serving
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _rotated(bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime, overlap: timedelta) -> Step:
+    """The next step for a bundle whose leaf is good."""
+    current, upcoming = signer(bundle), successor(bundle)
+    if current and (bundle.wish == ROTATE_LEAF or not _lasts(bundle, current, hosts, now)):
+        return Step(_with_leaf(bundle, current, hosts, now), Why.RENEWED)
+    if upcoming:
+        if not seen.has_stood(bundle.trusted, overlap):
+            return Step(bundle, Why.NOTHING)
+        switched = replace(bundle, authority_key=bundle.next_key, next_key=b"")
+        return Step(_with_leaf(switched, upcoming, hosts, now), Why.SWITCHED)
+    if bundle.next_key:
+        return Step(replace(bundle, next_key=b""), Why.ABANDONED)
+    if current and len(authorities(bundle.trusted)) > 1:
+        if not seen.has_stood(bundle.trusted, overlap):
+            return Step(bundle, Why.NOTHING)
+        return Step(replace(bundle, trusted=current.certificate), Why.DROPPED)
+    return _begun(bundle, current, now)
+
+
+def _begun(bundle: Bundle, current: Issued | None, now: datetime) -> Step:
+    if current and bundle.wish != ROTATE_CA and expiry(current.certificate) > now + CA_LOOK_AHEAD:
+        known = bundle.wish in (b"", ROTATE_LEAF)
+        return Step(bundle, Why.NOTHING) if known else Step(replace(bundle, wish=b""), Why.UNKNOWN_WISH)
+    new = new_authority(now)
+    wish = b"" if bundle.wish == ROTATE_CA else bundle.wish
+    begun = replace(_trusting(bundle, authorities(new.certificate), now), next_key=new.key, wish=wish)
+    return Step(begun, Why.BEGUN)
+
+
+def _repaired(bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime) -> Step:
+    """The next step for a bundle whose leaf is no good, or whose leaf is all that is good."""
+    if verifies(bundle, hosts, now):
+        return _begun(bundle, None, now)
+    for authority in (signer(bundle), successor(bundle)):
+        if authority:
+            renewed = replace(_with_leaf(bundle, authority, hosts, now), authority_key=authority.key)
+            renewed = replace(renewed, next_key=b"" if authority.key == bundle.next_key else bundle.next_key)
+            if verifies(renewed, hosts, now):  # else the authority is of no use, such as one from the future
+                return Step(renewed, Why.RENEWED)
+    new = new_authority(now)
+    older = [each for known in (bundle.trusted, *sorted(seen.published)) for each in authorities(known)]
+    fresh = _trusting(Bundle(trusted=new.certificate, authority_key=new.key), older, now)
+    return Step(_with_leaf(fresh, new, hosts, now), Why.REISSUED)
+
+
+def _with_leaf(bundle: Bundle, authority: Issued, hosts: tuple[str, ...], now: datetime) -> Bundle:
     leaf = issue(authority, hosts, now)
-    return Bundle(_trusted(authority, bundle, now), authority.key, leaf.certificate, leaf.key)
+    wish = b"" if bundle.wish == ROTATE_LEAF else bundle.wish
+    return replace(bundle, leaf=leaf.certificate, leaf_key=leaf.key, wish=wish)
 
 
-def newest_authority(bundle: Bundle) -> Issued | None:
+def _trusting(bundle: Bundle, others: Iterable[x509.Certificate], now: datetime) -> Bundle:
+    """The bundle, with these trusted too as far as they are authorities in force, and each of them once."""
+    held = list(authorities(bundle.trusted))
+    for each in others:
+        if each not in held and len(held) < 8 and _is_authority(each) and each.not_valid_after_utc > now:
+            held.append(each)
+    return replace(bundle, trusted=b"".join(pem(each) for each in held))
+
+
+def _would_be_cut_off(serving: Bundle, bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime) -> bool:
+    """Callers accept the leaf that is served now, and would not if the bundle's authorities were published."""
+    return (
+        serving.leaf != bundle.leaf
+        and is_accepted(serving, seen, hosts, now)
+        and not verifies(replace(serving, trusted=bundle.trusted), hosts, now)
+    )
+
+
+# --- facts -----------------------------------------------------------------------------------------------------------
+
+
+def signer(bundle: Bundle) -> Issued | None:
     """The authority that signs; None where it is missing, garbled, without its key or not of our kind."""
-    try:
-        certificates = x509.load_pem_x509_certificates(bundle.trusted)
-        key = serialization.load_pem_private_key(bundle.authority_key, password=None)
-    except (ValueError, TypeError):
-        return None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or certificates[0].public_key() != key.public_key():
-        return None
-    return Issued(_pem(certificates[0]), bundle.authority_key)
+    return _authority_of(bundle.trusted, bundle.authority_key)
+
+
+def successor(bundle: Bundle) -> Issued | None:
+    """The authority that will sign; None outside a rotation."""
+    return _authority_of(bundle.trusted, bundle.next_key)
 
 
 def verifies(bundle: Bundle, hosts: tuple[str, ...], at: datetime) -> bool:
     """Whether a caller that trusts the bundle's authorities would accept the leaf, for every host, at that moment."""
     try:
         store = verification.Store(x509.load_pem_x509_certificates(bundle.trusted))
-        leaf = x509.load_pem_x509_certificate(bundle.leaf)
-        key = serialization.load_pem_private_key(bundle.leaf_key, password=None)
+        leaf, *between = x509.load_pem_x509_certificates(bundle.leaf)
         builder = verification.PolicyBuilder().store(store).time(at)
         for host in hosts:
-            builder.build_server_verifier(alternative_name(host)).verify(leaf, [])
+            builder.build_server_verifier(alternative_name(host)).verify(leaf, between)
     except (ValueError, TypeError, InvalidSignature, verification.VerificationError):
+        return False
+    return has_its_key(bundle)
+
+
+def is_accepted(bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime) -> bool:
+    """Whether callers accept the leaf, going by what is published to them."""
+    return bool(seen.published) and all(verifies(replace(bundle, trusted=each), hosts, now) for each in seen.published)
+
+
+def has_its_key(bundle: Bundle) -> bool:
+    """Whether leaf and key are readable and belong together."""
+    try:
+        leaf = x509.load_pem_x509_certificate(bundle.leaf)
+        key = serialization.load_pem_private_key(bundle.leaf_key, password=None)
+    except (ValueError, TypeError):
         return False
     return leaf.public_key() == key.public_key()
 
 
-def is_valid_until(certificate: bytes, at: datetime) -> bool:
-    return expiry(certificate) > at
+def authorities(trusted: bytes) -> tuple[x509.Certificate, ...]:
+    """The certificates of a PEM; none where it is garbled."""
+    try:
+        return tuple(x509.load_pem_x509_certificates(trusted))
+    except ValueError:
+        return ()
 
 
 def expiry(certificate: bytes) -> datetime:
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
-def _trusted(authority: Issued, old: Bundle, now: datetime) -> bytes:
-    """The authority that signs, then older ones that are still valid: calls that rest on them go on."""
+def _authority_of(trusted: bytes, private_key: bytes) -> Issued | None:
     try:
-        known = [_pem(certificate) for certificate in x509.load_pem_x509_certificates(old.trusted)]
-    except ValueError:
-        known = []
-    others = [each for each in known if each != authority.certificate and is_valid_until(each, now)]
-    return b"".join([authority.certificate, *others[:2]])
+        key = serialization.load_pem_private_key(private_key, password=None)
+    except (ValueError, TypeError):
+        return None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        return None
+    own = (each for each in authorities(trusted) if each.public_key() == key.public_key())
+    return next((Issued(pem(each), private_key) for each in own), None)
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
+def _lasts(bundle: Bundle, authority: Issued, hosts: tuple[str, ...], now: datetime) -> bool:
+    """Whether the leaf, judged by its signer alone, is good for the look-ahead, or for as long as the signer is."""
+    horizon = min(now + LEAF_LOOK_AHEAD, expiry(authority.certificate) - _SECOND)
+    return verifies(replace(bundle, trusted=authority.certificate), hosts, horizon)
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+
+
+def pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)

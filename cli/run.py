@@ -245,11 +245,12 @@ def access_for(kubeconfig: Path, admin: Client, account: str) -> bytes:
 
 
 def _start_webhook(name: str, access: bytes, address: str, options: tuple[str, ...]) -> Process:
-    port = _free_port()
+    port, peer_port = _free_port(), _free_port()
     descriptor = os.memfd_create("kubeconfig")
     try:
         os.write(descriptor, access)
-        arguments = ("webhook", "--kubeconfig", f"/dev/fd/{descriptor}", "--listen", address, "--share-port")
+        listen = ("--listen", address, "--share-port", "--peer-listen", f"127.0.0.1:{peer_port}")
+        arguments = ("webhook", "--kubeconfig", f"/dev/fd/{descriptor}", *listen)
         command = [sys.executable, "-m", "cli.main", *arguments, "--metrics-listen", f"127.0.0.1:{port}", *options]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         process = spawn(command, sys.stderr.fileno(), environment, descriptors=(descriptor,))

@@ -6,17 +6,19 @@ import argparse
 import asyncio
 import logging
 import os
+import secrets
+import ssl
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from certs import publish
-from certs.renewal import Bundle, expiry, verifies
+from certs.keep import Keeper, Source
+from certs.renewal import OVERLAP, Bundle, expiry
 from cli import __version__
 from cli.configuration import load_configuration
 from kube import resources
@@ -24,17 +26,22 @@ from kube.client import Client, connect
 from kube.configmaps import STATE, ConfigMap, OutageMemory
 from kube.errors import ApiError
 from kube.informer import Informer, InformerSet
+from kube.membership import RENEW_SECONDS, WEBHOOK_LEASES, Lease, Membership, announce, withdraw
 from kube.owners import look_up
 from kube.store import Store
+from placement import names
+from placement.configuration import Configuration
 from webhook.admission import Admission, Stores
 from webhook.app import Door, create_app
 from webhook.metrics import Metrics
+from webhook.peers import Peers
 from webhook.server import Gateway, Identity, bind, serve
 
 log = logging.getLogger(__name__)
 
-CHORE_SECONDS = 10.0  # how often certificates are looked at
 RETRY_SECONDS = 1.0
+SOON_SECONDS = 0.1
+LEAVE_SECONDS = 0.5
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -44,19 +51,54 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="admission, over TLS")
     parser.add_argument("--metrics-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="probes and metrics")
     parser.add_argument("--share-port", action="store_true", help="let several processes listen on the same port")
+    parser.add_argument("--peer-listen", metavar="HOST:PORT", help="where other replicas call, if not where all do")
+    parser.add_argument("--advertise", metavar="HOST:PORT", help="the address to tell other replicas")
+    parser.add_argument(
+        "--certificates",
+        type=Source,
+        choices=tuple(Source),
+        default=Source.OWN,
+        help="own: issue and publish them; secret: serve what cert-manager or others put into the Secret",
+    )
+    parser.add_argument(
+        "--ca-overlap",
+        type=_seconds,
+        default=OVERLAP,
+        metavar="SECONDS",
+        help="how long each step of a CA's rotation stands at least (default: %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     threading.excepthook = _end
     client = connect(args.kubeconfig, user_agent=f"spotweave-webhook/{__version__}")
-    program = Program(client, load_configuration(args.config, client))
-    tls = bind(args.listen, shared=args.share_port)
+    program = Program(
+        client,
+        load_configuration(args.config, client),
+        _advertised(args),
+        Keeper(client, args.certificates, args.ca_overlap),
+    )
+    tls = [bind(args.listen, shared=args.share_port), *([bind(args.peer_listen)] if args.peer_listen else [])]
     plain = bind(args.metrics_listen)
     program.informers.start()
-    uvloop.run(serve(program.gateway, program.identity, tls, plain, background=program.chores))
+    uvloop.run(serve(program.gateway, program.identity, tls, plain, background=program.chores, leave=program.leave))
     program.informers.stop()
     return 0
+
+
+def _seconds(text: str) -> timedelta:
+    if not text.isdigit() or not 1 <= int(text) <= 86_400:
+        raise argparse.ArgumentTypeError(f"expected a whole number of seconds from 1 to 86400, got {text!r}")
+    return timedelta(seconds=int(text))
+
+
+def _advertised(args: argparse.Namespace) -> str:
+    """Where other replicas reach this one: as told, else the pod's own address; "" where it is alone."""
+    if args.advertise or args.peer_listen:
+        return str(args.advertise or args.peer_listen)
+    pod_ip = os.environ.get("POD_IP", "")
+    return f"{pod_ip}:{args.listen.rpartition(':')[2]}" if pod_ip else ""
 
 
 def _end(failure: threading.ExceptHookArgs) -> None:
@@ -70,10 +112,16 @@ def _end(failure: threading.ExceptHookArgs) -> None:
 class Program:
     """The webhook, put together."""
 
-    def __init__(self, client: Client, configuration: Any) -> None:
+    def __init__(self, client: Client, configuration: Configuration, advertised: str, keeper: Keeper) -> None:
         self._client = client
-        self._bundle: Bundle | None = None
-        stores, states = Stores(), Store[ConfigMap]()
+        self._advertised = advertised
+        self._is_leaving = False
+        self.name = f"{names.WEBHOOK_SERVICE}-{secrets.token_hex(4)}"
+        self._keeper = keeper
+        self._loaded = self._trusted = b""
+        stores, states, leases = Stores(), Store[ConfigMap](), Store[Lease]()
+        self._membership = Membership(leases)
+        self.peers = Peers(self.name, self._membership.members) if advertised else None
         outages = OutageMemory(states)
         self.metrics = Metrics()
         self.identity = Identity()
@@ -87,6 +135,7 @@ class Program:
                 Informer(client, resources.STATEFUL_SETS, stores.stateful_sets),
                 Informer(client, resources.PRIORITY_CLASSES, stores.priority_classes),
                 Informer(client, STATE, states),
+                *([Informer(client, WEBHOOK_LEASES, leases)] if advertised else []),
             ]
         )
         self.admission = Admission(
@@ -97,36 +146,67 @@ class Program:
             now=time.time,
             look_up=lambda owner, namespace: look_up(client, owner, namespace),
         )
-        door = Door(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"))
+        door = Door(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"), self.peers)
         self.gateway = Gateway(create_app(door, self.metrics, self.missing), door)
 
     def missing(self) -> str | None:
-        """What is missing until pods can be placed."""
+        """What is missing until this replica is ready."""
         self._measure()
-        if self._bundle is None:
-            return "no certificate yet"
+        if self._is_leaving:
+            return "leaving"
+        if self.peers is not None and self.name not in self._membership.members():
+            return self._unable() or "its Lease was not seen yet"
+        return self._unable()
+
+    def _unable(self) -> str | None:
+        """What is missing until pods can be placed."""
         if not self.informers.synced:
             waiting = [informer.resource.name for informer in self.informers if not informer.synced]
             return f"not synced: {', '.join(waiting)}"
-        if not verifies(self._bundle, publish.HOSTS, datetime.now(UTC)):
-            return "the served certificate does not verify against the published bundle"
-        return None
+        return self._keeper.missing(datetime.now(UTC))
 
     async def chores(self) -> None:
+        """What goes on beside the calls, for as long as the program runs."""
+        await asyncio.gather(self._keep_certificates(), *([self._keep_lease()] if self.peers else []))
+
+    async def leave(self) -> None:
+        """Tells the other replicas, which then own our ReplicaSets, and gives them the time to hear of it."""
+        self._is_leaving = True
+        if self.peers is not None:
+            await asyncio.get_running_loop().run_in_executor(None, withdraw, self._client, self.name)
+            await asyncio.sleep(LEAVE_SECONDS)
+
+    async def _keep_lease(self) -> None:
+        """Holds our Lease while we can place pods; clears away what killed replicas left."""
+        loop = asyncio.get_running_loop()
+        while not self._is_leaving:
+            try:
+                if self._unable() is None:
+                    await loop.run_in_executor(None, announce, self._client, self.name, self._advertised)
+                for name in self._membership.forgotten():
+                    await loop.run_in_executor(None, withdraw, self._client, name)
+            except ApiError as error:
+                log.warning("lease: %s", error)
+            await asyncio.sleep(RENEW_SECONDS if self.name in self._membership.members() else SOON_SECONDS)
+
+    async def _keep_certificates(self) -> None:
         """Keeps the certificates as they should be, for as long as the program runs."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                self._serve_with(await loop.run_in_executor(None, publish.reconcile, self._client, datetime.now(UTC)))
-                await asyncio.sleep(CHORE_SECONDS)
-            except (ApiError, TimeoutError) as error:
+                self._serve_with(await loop.run_in_executor(None, self._keeper.look, datetime.now(UTC)))
+                await asyncio.sleep(self._keeper.pass_seconds)
+            except (ApiError, TimeoutError, ssl.SSLError) as error:
                 log.warning("certificates: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def _serve_with(self, bundle: Bundle) -> None:
-        if bundle != self._bundle:
+    def _serve_with(self, bundle: Bundle | None) -> None:
+        if self.peers is not None and self._keeper.trusted != self._trusted:
+            self.peers.trust(self._keeper.trusted)
+            self._trusted = self._keeper.trusted
+        if bundle is not None and bundle.leaf != self._loaded:
             self.identity.load(bundle.leaf, bundle.leaf_key)
-            self._bundle = bundle
+            self._loaded = bundle.leaf
             self.metrics.certificate_expiry.set(expiry(bundle.leaf).timestamp())
             log.info("certificates: serving a leaf that is valid until %s", expiry(bundle.leaf).isoformat())
 

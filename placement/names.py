@@ -65,14 +65,28 @@ CONFIG_KEY = "config.yaml"
 STATE_MAP = "spotweave-state"
 LEASE = "spotweave-rebalancer"
 OVERFLOW_PRIORITY = "spotweave-overflow"
+# ValidatingAdmissionPolicies (and their bindings) that tell mistakes to who applies workloads and namespaces.
+LINT_POLICY = "spotweave-lint"
+LINT_NAMESPACES_POLICY = "spotweave-lint-namespaces"
 WEBHOOK_ACCOUNT = "spotweave-webhook"
 REBALANCER_ACCOUNT = "spotweave-rebalancer"
+
+# Label on our own objects, as recommended by Kubernetes; tells the webhook replicas' Leases.
+COMPONENT = "app.kubernetes.io/component"
+WEBHOOK_COMPONENT = "webhook"
+
+# --- events --------------------------------------------------------------------------------------------------------
+# Written by the webhook, on workloads; read by people (`kubectl describe`).
+EVENT_CONTROLLER = PREFIX + "webhook"
+EVENT_MISTAKE = "PolicyMistake"
+EVENT_ACTION = "Place"
 
 # --- metrics -------------------------------------------------------------------------------------------------------
 # Written by the webhook.
 METRIC_DECISIONS = "spotweave_admission_decisions"  # {class, reason}; `_total` is appended by the client library
 METRIC_FAIL_OPEN = "spotweave_admission_fail_open"
 METRIC_ADMISSION_SECONDS = "spotweave_admission_seconds"
+METRIC_FORWARDED = "spotweave_admission_forwarded"  # {outcome}: calls handed to the replica that owns the ReplicaSet
 METRIC_LEDGER = "spotweave_ledger_decisions"
 METRIC_CACHE_AGE = "spotweave_cache_age_seconds"
 METRIC_CERTIFICATE_EXPIRY = "spotweave_certificate_expiry_timestamp_seconds"

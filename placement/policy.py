@@ -105,10 +105,10 @@ def needed(policy: Policy, workload: Workload) -> int:
         return min(n, policy.min_available.of(n))
     if workload.kind is Kind.STATEFUL_SET:
         return max(0, n - 1)
-    return n - _unavailable(workload.rollout, n)
+    return n - unavailable(workload.rollout, n)
 
 
-def _unavailable(rollout: Rollout, replicas: int) -> int:
+def unavailable(rollout: Rollout, replicas: int) -> int:
     """How many a Deployment's rollout may take away: maxUnavailable rounded down, one where nothing else would move."""
     allowed = int(_part(rollout.max_unavailable, replicas))
     if allowed == 0 and _part(rollout.max_surge, replicas) == 0:
@@ -156,15 +156,6 @@ def _target(text: str) -> Fraction:
     return share
 
 
-def _one_of(*values: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in values:
-            raise ValueError(text)
-        return text
-
-    return parse
-
-
 def _spreads(text: str) -> tuple[Spread, ...]:
     """What is asked for on top of zone and host soft; `none` alone asks for no spreading at all."""
     if text == "none":
@@ -181,13 +172,41 @@ def _spreads(text: str) -> tuple[Spread, ...]:
 TOPOLOGY_KEYS = {"zone": names.ZONE, "host": names.HOSTNAME, "instance-type": names.INSTANCE_TYPE}
 
 
+# What values look like, in the part of regular expressions that Python and RE2 (the API server's CEL) read alike. The
+# parser and the Warn policy (placement/lint.py) are made from the same shapes, so the policy never warns about a value
+# that counts. What a shape cannot tell is left to the parser: whether a time zone exists, or a range runs backwards.
+_SHARE_BELOW_ONE = r"0?\d{1,2}(?:\.\d{1,6})?%|0?\.\d{1,9}"
+_WHOLE_PERCENT = r"0?\d{1,2}(?:\.\d{1,6})?%|100(?:\.0{1,6})?%"
+_SHARE = rf"{_WHOLE_PERCENT}|0?\.\d{{1,9}}|1\.0{{1,9}}|[01]"
+_TIME = r"(?:\d{1,8}[smhd]){1,6}"
+_BLANKS = r"[\x20\t\r\n]"
+_TOPOLOGY = rf"{_BLANKS}*(?:{'|'.join(TOPOLOGY_KEYS)})(?::(?:soft|hard)?)?{_BLANKS}*"
+_CRON_NUMBERS = (r"[0-5]?\d", r"(?:[01]?\d|2[0-3])", r"(?:0?[1-9]|[12]\d|3[01])", r"(?:0?[1-9]|1[0-2])", r"0?[0-7]")
+
+
+def _cron_shape(number: str) -> str:
+    part = rf"(?:\*|{number}(?:-{number})?)(?:/(?:0?[1-9]|[1-9]\d))?"
+    return f"{part}(?:,{part})*"
+
+
+_WINDOW = f"{_BLANKS}+".join([*map(_cron_shape, _CRON_NUMBERS), _TIME]) + f"(?:{_BLANKS}+[A-Za-z0-9_+/-]{{1,64}})?"
+
+LONGEST_VALUE = 500  # keeps the policy's expressions within the API server's budget, whatever somebody writes
+# Unicode's white space, which CEL's trim() takes off too; str.strip() alone would also take \x1c to \x1f.
+WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One annotation: the field of Policy that it sets, how it is read, and what to tell who got it wrong."""
+    """One annotation: the field of Policy that it sets, how it is read, and what to tell who got it wrong.
+
+    A value must match every shape in full, and `read` must accept it.
+    """
 
     annotation: str
-    parse: Callable[[str], Any]
+    read: Callable[[str], Any]
     expected: str
+    shapes: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -197,28 +216,59 @@ class Setting:
     def field(self) -> str:
         return self.name.replace("-", "_")
 
+    def parse(self, text: str) -> Any:
+        """The value. Raises ValueError."""
+        trimmed = text.strip(WHITE_SPACE)
+        if len(text) > LONGEST_VALUE or not all(re.fullmatch(shape, trimmed, re.ASCII) for shape in self.shapes):
+            raise ValueError(text)
+        return self.read(trimmed)
+
+
+def _choice(annotation: str, *values: str) -> Setting:
+    *others, last = values
+    return Setting(annotation, str, f"{', '.join(others)} or {last}", ("|".join(values),))
+
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting(names.SPOT_RATIO, _ratio, "a percentage such as 70%, a decimal from 0 to 1 such as 0.7, or auto"),
-    Setting(names.MIN_ON_DEMAND, _count, "a whole number such as 1"),
-    Setting(names.MIN_AVAILABLE, _amount, "a whole number such as 2 or a percentage such as 80%"),
-    Setting(names.AVAILABILITY_TARGET, _target, "a percentage above 0% and below 100% such as 99.9%"),
-    Setting(names.SPOT_FALLBACK, _one_of("on-demand", "wait"), "on-demand or wait"),
-    Setting(names.SPOT_FALLBACK_AFTER, parse_duration, "a duration such as 60s, 5m or 1h30m"),
-    Setting(names.ON_DEMAND_FALLBACK, _one_of("spot", "wait"), "spot or wait"),
     Setting(
-        names.SPREAD, _spreads, "none, or a list of zone, host, instance-type, each with :soft or :hard if you like"
+        names.SPOT_RATIO,
+        _ratio,
+        "a percentage such as 70%, a decimal from 0 to 1 such as 0.7, or auto",
+        (f"auto|{_SHARE}",),
     ),
-    Setting(names.REBALANCE, _one_of("auto", "plan-only", "off"), "auto, plan-only or off"),
+    Setting(names.MIN_ON_DEMAND, _count, "a whole number such as 1", (_WHOLE.pattern,)),
+    Setting(
+        names.MIN_AVAILABLE,
+        _amount,
+        "a whole number such as 2 or a percentage such as 80%",
+        (f"{_WHOLE.pattern}|{_WHOLE_PERCENT}",),
+    ),
+    Setting(
+        names.AVAILABILITY_TARGET,
+        _target,
+        "a percentage above 0% and below 100% such as 99.9%",
+        (_SHARE_BELOW_ONE, r".*[1-9].*"),
+    ),
+    _choice(names.SPOT_FALLBACK, "on-demand", "wait"),
+    Setting(names.SPOT_FALLBACK_AFTER, parse_duration, "a duration such as 60s, 5m or 1h30m", (_TIME,)),
+    _choice(names.ON_DEMAND_FALLBACK, "spot", "wait"),
+    Setting(
+        names.SPREAD,
+        _spreads,
+        "none, or a list of zone, host, instance-type, each with :soft or :hard if you like",
+        (f"none|{_TOPOLOGY}(?:,{_TOPOLOGY})*",),
+    ),
+    _choice(names.REBALANCE, "auto", "plan-only", "off"),
     Setting(
         names.REBALANCE_WINDOW,
         parse_window,
         'a cron line, a duration and a time zone (UTC if none) such as "0 22 * * 1-5 8h Europe/Berlin"',
+        (_WINDOW,),
     ),
-    Setting(names.REPLACE_LOST_PODS, _one_of("fast", "kubernetes"), "fast or kubernetes"),
+    _choice(names.REPLACE_LOST_PODS, "fast", "kubernetes"),
 )
 _BY_ANNOTATION = {setting.annotation: setting for setting in SETTINGS}
-_NOT_POLICY = {names.PLACEMENT}  # ours on workloads and namespaces, but no setting
+NOT_POLICY = {names.PLACEMENT}  # ours on workloads and namespaces, but no setting
 
 
 # --- levels and limits -----------------------------------------------------------------------------------------------
@@ -263,7 +313,7 @@ def resolve(
 def mistakes_in(written: Mapping[str, str], level: Level) -> Iterator[Mistake]:
     """Every annotation of ours at one level that does not count."""
     for annotation, text in sorted(written.items()):
-        if not annotation.startswith(names.PREFIX) or annotation in _NOT_POLICY:
+        if not annotation.startswith(names.PREFIX) or annotation in NOT_POLICY:
             continue
         setting = _BY_ANNOTATION.get(annotation)
         if setting is None:
@@ -281,12 +331,12 @@ def _known_annotation(annotation: str) -> str:
 def _settings_in(written: Mapping[str, str]) -> Iterator[tuple[Setting, Any]]:
     for setting in SETTINGS:
         if setting.annotation in written and _is_valid(setting, written[setting.annotation]):
-            yield setting, setting.parse(written[setting.annotation].strip())
+            yield setting, setting.parse(written[setting.annotation])
 
 
 def _is_valid(setting: Setting, text: str) -> bool:
     try:
-        setting.parse(text.strip())
+        setting.parse(text)
     except ValueError:
         return False
     return True

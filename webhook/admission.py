@@ -270,6 +270,12 @@ def controller(raw_pod: Mapping[str, Any]) -> Owner | None:
     return None
 
 
+def owner_uid(raw_pod: Mapping[str, Any]) -> str | None:
+    """The UID of the ReplicaSet that slots are counted for; None for pods whose slot needs no counting."""
+    owner = controller(raw_pod)
+    return owner.uid if owner is not None and owner.kind == "ReplicaSet" else None
+
+
 def is_deployment(owner: Owner | None) -> bool:
     return owner is not None and owner.kind == Kind.DEPLOYMENT and owner.api_group == "apps"
 

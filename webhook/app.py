@@ -13,8 +13,9 @@ from flask import Flask, Response, request
 from placement import names
 from placement.decide import Reason
 from placement.model import Owner
-from webhook.admission import Admission, NotYet
+from webhook.admission import Admission, NotYet, owner_uid
 from webhook.metrics import Metrics
+from webhook.peers import FORWARD_SECONDS, Peers
 from webhook.review import MalformedReview, Request, Verdict, answer, parse, unchanged
 
 log = logging.getLogger(__name__)
@@ -22,15 +23,19 @@ log = logging.getLogger(__name__)
 LARGEST_BODY = 7 * 1024 * 1024  # a 3 MiB object, its old version and the review around them
 PATIENCE_SECONDS = 0.25
 PAUSE_SECONDS = 0.005
+SETTLE_SECONDS = 0.1  # for the last decisions of a replica that has just gone to be seen
 
 
 class Door:
     """Answers admission calls. It never refuses a pod: whatever goes wrong, the pod is allowed unchanged."""
 
-    def __init__(self, admission: Admission, metrics: Metrics, executor: Executor | None = None) -> None:
+    def __init__(
+        self, admission: Admission, metrics: Metrics, executor: Executor | None = None, peers: Peers | None = None
+    ) -> None:
         self._admission = admission
         self._metrics = metrics
         self._executor = executor
+        self._peers = peers
 
     def answer(self, body: bytes) -> bytes:
         """Answers at once, from what is known now."""
@@ -42,18 +47,41 @@ class Door:
         answer = self.answer_or_wait(body)
         return answer if isinstance(answer, bytes) else await answer
 
-    def answer_or_wait(self, body: bytes) -> bytes | Awaitable[bytes]:
-        """The answer, or something to wait for where the caches are behind. Most calls need no waiting, and no task."""
+    def answer_or_wait(self, body: bytes, *, forwarded: bool = False) -> bytes | Awaitable[bytes]:
+        """The answer, or something to wait for: another replica, or the caches. Most calls need neither.
+
+        A call that another replica has `forwarded` is decided on here, whoever owns it.
+        """
         started = time.monotonic()
         call = parse(body)
+        uid = owner_uid(call.raw_pod)
+        if self._peers is not None and uid is not None:
+            peer = None if forwarded else self._peers.owner(uid)
+            if peer is not None:
+                return self._forward(call, body, uid, started)
+            if not self._peers.is_settled:
+                return self._wait(call, None, started, SETTLE_SECONDS)
         try:
             return self._open(call, lambda: self._admission.place(call, patient=True), started)
         except NotYet as behind:
             return self._wait(call, behind.owner, started)
 
-    async def _wait(self, call: Request, owner: Owner | None, started: float) -> bytes:
-        while time.monotonic() < started + PATIENCE_SECONDS:
-            await asyncio.sleep(PAUSE_SECONDS)
+    async def _forward(self, call: Request, body: bytes, uid: str, started: float) -> bytes:
+        """Asks the owner, then the next in rank; decides here where none of them answers."""
+        assert self._peers is not None
+        while time.monotonic() < started + FORWARD_SECONDS and (peer := self._peers.owner(uid)) is not None:
+            answer = await self._peers.forward(peer, body)
+            self._metrics.forwarded(answer is not None)
+            if answer is not None:
+                return answer
+        return await self._wait(call, None, started, SETTLE_SECONDS)
+
+    async def _wait(self, call: Request, owner: Owner | None, started: float, first: float = PAUSE_SECONDS) -> bytes:
+        """Waits for the caches, then looks the owner up, then decides with what is known."""
+        patience, pause = time.monotonic() + PATIENCE_SECONDS, first
+        while time.monotonic() < patience:
+            await asyncio.sleep(pause)
+            pause = PAUSE_SECONDS
             try:
                 return self._open(call, lambda: self._admission.place(call, patient=True), started)
             except NotYet as behind:

@@ -28,6 +28,12 @@ class Metrics:
             buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0),
             registry=self.registry,
         )
+        self._forwarded = Counter(
+            names.METRIC_FORWARDED,
+            "Calls handed to the replica that owns the ReplicaSet",
+            ("outcome",),
+            registry=self.registry,
+        )
         self.ledger = Gauge(names.METRIC_LEDGER, "Decisions whose pod was not seen yet", registry=self.registry)
         self.cache_age = Gauge(
             names.METRIC_CACHE_AGE, "Time since the API server was last heard", registry=self.registry
@@ -40,6 +46,9 @@ class Metrics:
         placed = verdict.decision.placed if verdict.decision else None
         self._decisions.labels(placed or "none", verdict.reason).inc()
         self.mistakes.inc(len(verdict.warnings))
+
+    def forwarded(self, answered: bool) -> None:
+        self._forwarded.labels("answered" if answered else "failed").inc()
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

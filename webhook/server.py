@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from flask import Flask
@@ -19,11 +19,13 @@ from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Response as FlaskResponse
 
 from placement import names
+from webhook import peers
 from webhook.app import LARGEST_BODY, Door
 from webhook.connections import Listener, Request, Response
 from webhook.review import MalformedReview
 
 GRACE_SECONDS = 10.0
+FORWARDED = peers.FORWARDED.encode()
 
 
 class Gateway:
@@ -40,7 +42,7 @@ class Gateway:
         if not _is_admission(request):
             return self._through_flask(request)
         try:
-            answer = self._door.answer_or_wait(request.body)
+            answer = self._door.answer_or_wait(request.body, forwarded=FORWARDED in request.headers)
         except MalformedReview as error:
             return Response(400, f"{error}\n".encode(), "text/plain")
         return Response(200, answer) if isinstance(answer, bytes) else _later(answer)
@@ -104,21 +106,29 @@ def bind(address: str, *, shared: bool = False) -> socket.socket:
 async def serve(
     gateway: Gateway,
     identity: Identity,
-    tls: socket.socket,
+    tls: Sequence[socket.socket],
     plain: socket.socket,
     *,
     background: Callable[[], Awaitable[None]],
+    leave: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT: admission over TLS, and probes and metrics in plain text beside it."""
-    admission, probes = Listener(gateway.answer, LARGEST_BODY), Listener(gateway.answer, LARGEST_BODY)
+    """Serves until SIGTERM or SIGINT: admission over TLS, and probes and metrics in plain text beside it.
+
+    `leave` is called first when it ends, while calls are still answered.
+    """
+    admission = [Listener(gateway.answer, LARGEST_BODY) for _ in tls]
+    probes = Listener(gateway.answer, LARGEST_BODY)
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     chore = asyncio.ensure_future(background())
-    await admission.start(tls, identity.context)
+    for listener, sock in zip(admission, tls, strict=True):
+        await listener.start(sock, identity.context)
     await probes.start(plain, None)
     await stopping.wait()
-    await admission.stop(GRACE_SECONDS)
+    if leave is not None:
+        await leave()
+    await asyncio.gather(*(listener.stop(GRACE_SECONDS) for listener in admission))
     await probes.stop(0.0)
     chore.cancel()
     with suppress(asyncio.CancelledError):

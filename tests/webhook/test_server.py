@@ -89,7 +89,7 @@ def served(scene: Callable[[Caller, Identity], None]) -> None:
             finally:
                 signal.raise_signal(signal.SIGTERM)
 
-        uvloop.run(serve(gateway, identity, tls, plain, background=background))
+        uvloop.run(serve(gateway, identity, [tls], plain, background=background))
     if failures:
         raise failures[0]
 

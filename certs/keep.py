@@ -1,0 +1,129 @@
+"""One replica's watch over the certificates: reads, does the next step, publishes, tells what to serve.
+
+Every replica runs a pass every two seconds. Any of them may do the next step; what it needs to know is in the two
+objects. What it remembers (what it serves, and since when it has seen the objects as they are) makes it careful, and
+lets it bring back a Secret that was lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from certs import publish
+from certs.renewal import OVERLAP, Bundle, Seen, Why, authorities, expiry, is_accepted, next_step, pem, serves
+from kube.client import Client
+from kube.errors import Conflict, Invalid
+
+log = logging.getLogger(__name__)
+
+PASS_SECONDS = 2.0
+_TRIES = 5
+
+
+class Source(StrEnum):
+    """Who issues the certificates."""
+
+    OWN = "own"  # the webhooks themselves
+    SECRET = "secret"  # noqa: S105 - somebody else, such as cert-manager, who also publishes the authority
+
+
+class Keeper:
+    """`timer` is a clock that is never set; `now` is the time of day, which certificates go by."""
+
+    def __init__(
+        self,
+        client: Client,
+        source: Source = Source.OWN,
+        overlap: timedelta = OVERLAP,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._source = source
+        self._overlap = overlap
+        self._timer = timer
+        self._sight = Sight()
+        self.seen = Seen()
+        self.serving: Bundle | None = None
+
+    @property
+    def pass_seconds(self) -> float:
+        """Several passes within one overlap, so that every replica keeps up with the steps."""
+        return min(PASS_SECONDS, self._overlap.total_seconds() / 5)
+
+    @property
+    def trusted(self) -> bytes:
+        """The authorities that replicas' leaves may be signed by: what callers were told, and what they will be."""
+        known = [*sorted(self.seen.published), self.serving.trusted if self.serving else b""]
+        return b"".join(dict.fromkeys(pem(each) for trusted in known for each in authorities(trusted)))
+
+    def look(self, now: datetime) -> Bundle | None:
+        """One pass. Returns what to serve; None where there is nothing yet."""
+        for _ in range(_TRIES):
+            try:
+                return self._pass(now)
+            except Conflict:
+                log.info("certificates: another replica was faster; reading again")
+        raise TimeoutError(f"the certificates were changed by others {_TRIES} times in a row")
+
+    def missing(self, now: datetime) -> str | None:
+        """Why callers cannot rely on this replica's certificate; None where they can."""
+        if self.serving is None:
+            return "no certificate yet"
+        if not self.seen.published:
+            return "the webhook configuration has no entries"
+        if expiry(self.serving.leaf) <= now:
+            return f"the served certificate expired at {expiry(self.serving.leaf).isoformat()}"
+        if not is_accepted(self.serving, self.seen, publish.HOSTS, now):
+            return "the served certificate does not verify against the published bundle"
+        return None
+
+    def _pass(self, now: datetime) -> Bundle | None:
+        """The configuration is read before the Secret, and written only if it has not changed since.
+
+        So one who was held up between reading and writing cannot publish an earlier state over a later one.
+        """
+        entries = publish.read_entries(self._client)
+        raw_secret = publish.read_secret(self._client)
+        bundle = publish.bundle_of(raw_secret)
+        self.seen = self._sight.of(bundle, entries.published, self._timer())
+        if self._source is Source.OWN:
+            step = next_step(bundle, self.seen, self.serving, publish.HOSTS, now, self._overlap)
+            if step.why is not Why.NOTHING:
+                publish.write_secret(self._client, raw_secret, step.bundle)
+                log.info("certificates: %s", step.why)
+            bundle = step.bundle
+            self._publish(entries, bundle)
+        self.serving = serves(self.serving, bundle, self.seen, publish.HOSTS, now, self._overlap)
+        return self.serving
+
+    def _publish(self, entries: publish.Entries, bundle: Bundle) -> None:
+        try:
+            if publish.publish(self._client, entries, bundle.trusted):
+                log.info("certificates: published %d authorities", len(authorities(bundle.trusted)))
+        except Invalid as error:  # the test of the version failed
+            raise Conflict(error.asked, error.status, error.reason, error.message) from error
+        self.seen = self._sight.of(bundle, (bundle.trusted,) * len(entries.published), self._timer())
+
+
+class Sight:
+    """Since when the two objects have been seen as they are."""
+
+    def __init__(self) -> None:
+        self._bundle: Bundle | None = None
+        self._published: frozenset[bytes] = frozenset()
+        self._bundle_since = self._published_since = 0.0
+
+    def of(self, bundle: Bundle, published: tuple[bytes, ...], uptime: float) -> Seen:
+        if bundle != self._bundle:
+            self._bundle, self._bundle_since = bundle, uptime
+        if frozenset(published) != self._published:
+            self._published, self._published_since = frozenset(published), uptime
+        return Seen(
+            self._published,
+            timedelta(seconds=uptime - self._published_since),
+            timedelta(seconds=uptime - self._bundle_since),
+        )

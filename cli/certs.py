@@ -1,0 +1,65 @@
+"""`spotweave certs`: how the webhook's certificates stand, and a rotation ahead of time."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from certs import publish
+from certs.renewal import ROTATE_CA, ROTATE_LEAF, Bundle, Seen, authorities, expiry, has_its_key, is_accepted, successor
+from cli import __version__
+from kube.client import connect
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser("certs", help="show or rotate the webhook's certificates")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    show = actions.add_parser("show", parents=[common], help="what is served, what is trusted, until when")
+    rotate = actions.add_parser("rotate", parents=[common], help="ask the webhooks for a new certificate")
+    rotate.add_argument("--ca", action="store_true", help="a new authority too, with an overlap")
+    for action, function in ((show, run_show), (rotate, run_rotate)):
+        action.add_argument("--kubeconfig", type=Path, help="how to reach the cluster (default: as kubectl)")
+        action.add_argument("--context", help="the kubeconfig's context to use")
+        action.set_defaults(run=function)
+
+
+def run_rotate(args: argparse.Namespace) -> int:
+    """Writes the wish into the Secret; a webhook carries it out within seconds."""
+    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    wish = ROTATE_CA if args.ca else ROTATE_LEAF
+    client.patch(publish.SECRET, {"stringData": {publish.ROTATE_KEY: wish.decode()}})
+    print("asked for; `spotweave certs show` tells how it stands")
+    return 0
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Exit code 1 where callers would not accept the leaf."""
+    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    bundle = publish.bundle_of(publish.read_secret(client))
+    seen = Seen(frozenset(publish.read_entries(client).published))
+    accepted = is_accepted(bundle, seen, publish.HOSTS, datetime.now(UTC))
+    print("\n".join(described(bundle, seen, accepted=accepted)))
+    return 0 if accepted else 1
+
+
+def described(bundle: Bundle, seen: Seen, *, accepted: bool) -> list[str]:
+    leaf = f"until {expiry(bundle.leaf).isoformat()}" if has_its_key(bundle) else "missing or garbled"
+    trusted = [f"authority    until {each.not_valid_after_utc.isoformat()}" for each in authorities(bundle.trusted)]
+    published = "as in the Secret" if seen.published == {bundle.trusted} else "not as in the Secret"
+    return [
+        f"leaf         {leaf}",
+        *trusted,
+        f"published    {published}",
+        f"rotation     {_rotation(bundle)}",
+        f"callers      {'accept the leaf' if accepted else 'do not accept the leaf'}",
+    ]
+
+
+def _rotation(bundle: Bundle) -> str:
+    if successor(bundle):
+        return "the new authority is being published"
+    if len(authorities(bundle.trusted)) > 1:
+        return "the new authority signs; the old one will be dropped"
+    return f"asked for: {bundle.wish.decode(errors='replace')}" if bundle.wish else "none"

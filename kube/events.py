@@ -1,0 +1,228 @@
+"""Events: tells people about a workload where they look, without ever making anybody wait.
+
+The same thing said about the same object is one Event, whose count goes up at most every few minutes. What happens
+first is decided here and now (`Tally`, pure but for its clock); what is written, a thread does in its own time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from cachetools import TTLCache
+
+from kube.errors import AlreadyExists, ApiError, NotFound
+from placement import names
+from placement.model import Workload
+
+log = logging.getLogger(__name__)
+
+EVERY_SECONDS = 300.0  # how often the count of one Event goes up
+REMEMBERED = 4096  # how many Events are counted at once
+REMEMBERED_SECONDS = 3600.0  # the API server forgets Events after an hour, too
+QUEUED = 256
+WRITES_PER_SECOND = 5.0
+BURST = 25.0
+NOTE_BYTES = 1024  # the API's limit
+NAME_LENGTH = 200  # of the workload's name within the Event's, which may have 253
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something to tell about a workload."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    text: str
+    count: int = 1
+
+    @classmethod
+    def about(cls, workload: Workload, reason: str, text: str) -> Note:
+        shown = text.encode(errors="replace")
+        cut = text if len(shown) <= NOTE_BYTES else shown[: NOTE_BYTES - 3].decode(errors="ignore") + "…"
+        return cls(str(workload.kind), workload.namespace, workload.name, workload.uid, reason, cut)
+
+    @property
+    def event_name(self) -> str:
+        """The same for the same thing, so that all replicas write to one Event."""
+        told = hashlib.sha256("\0".join((self.uid, self.reason, self.text)).encode(errors="replace"))
+        return f"{self.name[:NAME_LENGTH].rstrip('-.')}.{told.hexdigest()[:16]}"
+
+
+class Tally:
+    """Counts what was told. Gives a note to write the first time, then at most once in `every_seconds`.
+
+    Example, 300 s: told at 0 s, 1 s, …, 500 s. Written at 0 s (once) and at 300 s (300 times more).
+    """
+
+    def __init__(
+        self, now: Callable[[], float], every_seconds: float = EVERY_SECONDS, remembered: int = REMEMBERED
+    ) -> None:
+        self._now = now
+        self._every_seconds = every_seconds
+        self._told: TTLCache[str, tuple[int, float]] = TTLCache(remembered, REMEMBERED_SECONDS, timer=now)
+
+    def count(self, note: Note) -> Note | None:
+        """The note to write now, with how often it was told since it was last written; None: not yet."""
+        now, name = self._now(), note.event_name
+        waiting, due = self._told.get(name, (0, now))
+        waiting += 1
+        if now < due:
+            self._told[name] = waiting, due
+            return None
+        self._told[name] = 0, now + self._every_seconds
+        return replace(note, count=waiting)
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+
+class Bucket:
+    """A rate limit: so many at once, so many a second after that."""
+
+    def __init__(self, now: Callable[[], float], per_second: float = WRITES_PER_SECOND, burst: float = BURST) -> None:
+        self._now = now
+        self._per_second = per_second
+        self._burst = burst
+        self._left = burst
+        self._since = now()
+
+    def take(self) -> bool:
+        now = self._now()
+        self._left = min(self._burst, self._left + (now - self._since) * self._per_second)
+        self._since = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class Api(Protocol):
+    """What is asked of the API client."""
+
+    def get_json(self, path: str) -> Any: ...
+    def post(self, path: str, body: object) -> Any: ...
+    def patch(self, path: str, body: object) -> Any: ...
+
+
+class EventWriter:
+    """Writes Events from a thread of its own. `tell` returns at once, never raises, and drops what is too much."""
+
+    def __init__(
+        self,
+        api: Api,
+        instance: str,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        queued: int = QUEUED,
+    ) -> None:
+        self._api = api
+        self._instance = instance[:128]
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tally = Tally(now)
+        self._bucket = Bucket(now)
+        self._queue: queue.Queue[Note | None] = queue.Queue(queued)
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self.dropped = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 2.0) -> None:
+        """Writes what is queued, if that is quick."""
+        try:
+            self._queue.put(None, timeout=timeout_seconds)
+        except queue.Full:
+            return  # the thread is a daemon: it ends with the program
+        self._thread.join(timeout_seconds)
+
+    def tell(self, workload: Workload, reason: str, text: str) -> None:
+        with self._lock:
+            note = self._tally.count(Note.about(workload, reason, text))
+            if note is not None and not self._enqueue(note):
+                self.dropped += 1
+
+    def _enqueue(self, note: Note) -> bool:
+        if not self._bucket.take():
+            return False
+        try:
+            self._queue.put_nowait(note)
+        except queue.Full:
+            return False
+        return True
+
+    def _run(self) -> None:
+        while (note := self._queue.get()) is not None:
+            try:
+                write(self._api, note, self._instance, self._clock())
+            except ApiError as error:  # told again when it happens again
+                log.info("event on %s %s/%s not written: %s", note.kind, note.namespace, note.name, error)
+
+
+def write(api: Api, note: Note, instance: str, now: datetime) -> None:
+    """Creates the Event, or raises the count of the one that is there. An Event that expired is created anew."""
+    try:
+        api.post(_path(note), raw_event(note, instance, now))
+    except AlreadyExists:
+        _raise_count(api, note, instance, now)
+
+
+def _raise_count(api: Api, note: Note, instance: str, now: datetime) -> None:
+    path = f"{_path(note)}/{note.event_name}"
+    try:
+        there = api.get_json(path)
+        series = {"count": _count(there) + note.count, "lastObservedTime": _micro_time(now)}
+        version = there["metadata"]["resourceVersion"]
+        api.patch(path, {"metadata": {"resourceVersion": version}, "series": series})
+    except NotFound:
+        api.post(_path(note), raw_event(note, instance, now))
+
+
+def _count(raw: Any) -> int:
+    count = (raw.get("series") or {}).get("count")
+    return count if isinstance(count, int) else 1
+
+
+def raw_event(note: Note, instance: str, now: datetime) -> dict[str, Any]:
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": note.event_name, "namespace": note.namespace},
+        "eventTime": _micro_time(now),
+        "reportingController": names.EVENT_CONTROLLER,
+        "reportingInstance": instance,
+        "action": names.EVENT_ACTION,
+        "reason": note.reason,
+        "type": "Warning",
+        "note": note.text,
+        "regarding": {
+            "apiVersion": "apps/v1",
+            "kind": note.kind,
+            "namespace": note.namespace,
+            "name": note.name,
+            "uid": note.uid,
+        },
+    }
+    if note.count > 1:
+        event["series"] = {"count": note.count, "lastObservedTime": _micro_time(now)}
+    return event
+
+
+def _path(note: Note) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{note.namespace}/events"
+
+
+def _micro_time(now: datetime) -> str:
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,122 @@
+"""Who else is there: each replica of a program holds a Lease of its own, and watches those of the others.
+
+Others' clocks are not trusted: a member is alive for as long as its Lease was seen to change within its duration, by
+our own clock. One that was killed is a member for that long still; whoever talks to it has to notice by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Lock
+
+import msgspec
+
+from kube.client import Client
+from kube.decode import Identity, Shape
+from kube.errors import AlreadyExists, ApiError, NotFound
+from kube.resources import Resource
+from kube.store import Store
+from placement import names
+from placement.model import Key
+
+log = logging.getLogger(__name__)
+
+PATH = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
+DURATION_SECONDS = 10
+RENEW_SECONDS = 3.0
+FORGET_SECONDS = 60.0  # after which others delete what a killed member left
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A member: the name of its Lease, and where it can be reached."""
+
+    name: str
+    address: str
+    renewed: str
+
+    @property
+    def key(self) -> Key:
+        return Key(names.SYSTEM_NAMESPACE, self.name)
+
+
+class _Spec(msgspec.Struct, gc=False, rename="camel"):
+    holder_identity: str | None = None
+    renew_time: str | None = None
+
+
+class _LeaseObject(Identity):
+    spec: _Spec | None = None
+
+
+def _lease(wire: _LeaseObject) -> Lease:
+    spec = wire.spec or _Spec()
+    return Lease(wire.metadata.name or "", spec.holder_identity or "", spec.renew_time or "")
+
+
+WEBHOOK_LEASES: Resource[Lease] = Resource(
+    "leases",
+    PATH,
+    Shape(_LeaseObject, _lease),
+    {"labelSelector": f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"},
+)
+
+
+class Membership:
+    """The members, as their Leases tell. Fed by an informer, asked from any thread."""
+
+    def __init__(self, store: Store[Lease], timer: Callable[[], float] = time.monotonic) -> None:
+        self._timer = timer
+        self._lock = Lock()
+        self._seen: dict[str, tuple[Lease, float]] = {}
+        store.subscribe(self._observe)
+
+    def _observe(self, old: Lease | None, new: Lease | None) -> None:
+        with self._lock:
+            if new is not None:
+                self._seen[new.name] = (new, self._timer())
+            elif old is not None:
+                self._seen.pop(old.name, None)
+
+    def members(self) -> dict[str, str]:
+        """Name → address of those that are alive."""
+        return {lease.name: lease.address for lease in self._quiet_for(0.0, DURATION_SECONDS)}
+
+    def forgotten(self) -> list[str]:
+        """Names of those that have been silent for so long that their Lease may go."""
+        return [lease.name for lease in self._quiet_for(FORGET_SECONDS, float("inf"))]
+
+    def _quiet_for(self, at_least: float, less_than: float) -> list[Lease]:
+        now = self._timer()
+        with self._lock:
+            return [lease for lease, seen in self._seen.values() if at_least <= now - seen < less_than]
+
+
+def announce(client: Client, name: str, address: str) -> None:
+    """Says that we are here, or still here."""
+    now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    spec = {"holderIdentity": address, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}
+    try:
+        client.patch(f"{PATH}/{name}", {"spec": spec})
+    except NotFound:
+        labels = {names.COMPONENT: names.WEBHOOK_COMPONENT}
+        metadata = {"name": name, "namespace": names.SYSTEM_NAMESPACE, "labels": labels}
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        try:
+            client.post(PATH, lease)
+        except AlreadyExists:  # the next renewal will patch it
+            log.debug("lease %s is there already", name)
+
+
+def withdraw(client: Client, name: str) -> None:
+    """Says that we leave; or, of another, that it is gone. Failing is no harm: Leases run out."""
+    try:
+        client.delete(f"{PATH}/{name}")
+    except NotFound:
+        return
+    except ApiError as error:
+        log.warning("lease %s stays until it runs out: %s", name, error)
