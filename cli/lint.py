@@ -21,7 +21,7 @@ from placement import names
 from placement.configuration import Configuration
 from placement.lint import Finding, Place, Written, findings_in, policies, rollout_finding
 from placement.model import Kind, Namespace, Workload
-from placement.policy import resolve
+from placement.policy import Level, Limit, mistakes_in, resolve
 
 FINE, FINDING, BAD_INPUT = 0, 1, 2
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -149,32 +149,34 @@ def _findings(
     item = manifest.item
     if isinstance(item, Namespace):
         yield from findings_in(Written.on_namespace(item))
-        yield from _clamped({}, item, configuration)
+        yield from _clamped("namespace", item.annotations, configuration.limits_of(item.labels))
         return
     on_template = {key: text.value for key, text in manifest.texts["template annotations"].items()}
     yield from findings_in(Written.on_workload(item, on_template))
     namespace = namespaces.get(item.namespace)
-    yield from _clamped(item.annotations, namespace or Namespace(""), configuration)
-    ours = any(key.startswith(names.PREFIX) for key in item.annotations)
-    if ours if namespace is None else namespace.is_opted_in:
+    limits = configuration.limits_of(namespace.labels if namespace else {})
+    yield from _clamped("workload", item.annotations, limits)
+    if _is_placed(item, namespace):
         inherited = namespace.annotations if namespace else {}
-        policy, _ = resolve(item.annotations, inherited, configuration.defaults, _limits(namespace, configuration))
+        policy, _ = resolve(item.annotations, inherited, configuration.defaults, limits)
         finding = rollout_finding(item, policy)
         if finding:
             yield finding
 
 
-def _clamped(annotations: Mapping[str, str], namespace: Namespace, configuration: Configuration) -> Iterator[Finding]:
+def _clamped(level: Level, written: Mapping[str, str], limits: tuple[Limit, ...]) -> Iterator[Finding]:
     """What a limit of the configuration takes back, told at the level where it was written."""
-    level = "workload" if annotations else "namespace"
-    inherited = {} if annotations else namespace.annotations
-    _, without = resolve(annotations, inherited)
-    _, mistakes = resolve(annotations, inherited, None, _limits(namespace, configuration))
-    yield from (Finding.of(each) for each in mistakes if each.level == level and each not in without)
+    workload, namespace = (written, {}) if level == "workload" else ({}, written)
+    _, mistakes = resolve(workload, namespace, limits=limits)
+    plain = tuple(mistakes_in(written, level))
+    yield from (Finding.of(each) for each in mistakes if each not in plain)
 
 
-def _limits(namespace: Namespace | None, configuration: Configuration) -> tuple[Any, ...]:
-    return configuration.limits_of(namespace.labels if namespace else {})
+def _is_placed(workload: Workload, namespace: Namespace | None) -> bool:
+    """Whether its namespace is opted in; where no file has that, whether somebody has written anything for us."""
+    if namespace is not None:
+        return namespace.is_opted_in
+    return any(key.startswith(names.PREFIX) for key in workload.annotations)
 
 
 def _not_text(manifest: Manifest) -> Iterator[Finding]:

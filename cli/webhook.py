@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -116,13 +117,15 @@ class Program:
         self._client = client
         self._advertised = advertised
         self._is_leaving = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._renew = asyncio.Event()
         self.name = f"{names.WEBHOOK_SERVICE}-{secrets.token_hex(4)}"
         self._keeper = keeper
         self._loaded = self._trusted = b""
         stores, states, leases = Stores(), Store[ConfigMap](), Store[Lease]()
         self._membership = Membership(leases)
         self.peers = Peers(self.name, self._membership.members) if advertised else None
-        outages = OutageMemory(states)
+        self._outages = outages = OutageMemory(states, self._renew_now)
         self.metrics = Metrics()
         self.identity = Identity()
         self.informers = InformerSet(
@@ -146,12 +149,14 @@ class Program:
             now=time.time,
             look_up=lambda owner, namespace: look_up(client, owner, namespace),
         )
+        self.metrics.outage_version.set_function(lambda: outages.current.version)
+        self.metrics.ledger.set_function(lambda: len(self.admission.ledger))
+        self.metrics.cache_age.set_function(lambda: self.informers.age_seconds(time.monotonic()))
         door = Door(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"), self.peers)
         self.gateway = Gateway(create_app(door, self.metrics, self.missing), door)
 
     def missing(self) -> str | None:
         """What is missing until this replica is ready."""
-        self._measure()
         if self._is_leaving:
             return "leaving"
         if self.peers is not None and self.name not in self._membership.members():
@@ -167,6 +172,7 @@ class Program:
 
     async def chores(self) -> None:
         """What goes on beside the calls, for as long as the program runs."""
+        self._loop = asyncio.get_running_loop()
         await asyncio.gather(self._keep_certificates(), *([self._keep_lease()] if self.peers else []))
 
     async def leave(self) -> None:
@@ -182,12 +188,21 @@ class Program:
         while not self._is_leaving:
             try:
                 if self._unable() is None:
-                    await loop.run_in_executor(None, announce, self._client, self.name, self._advertised)
+                    version = self._outages.current.version
+                    await loop.run_in_executor(None, announce, self._client, self.name, self._advertised, version)
                 for name in self._membership.forgotten():
                     await loop.run_in_executor(None, withdraw, self._client, name)
             except ApiError as error:
                 log.warning("lease: %s", error)
-            await asyncio.sleep(RENEW_SECONDS if self.name in self._membership.members() else SOON_SECONDS)
+            pause = RENEW_SECONDS if self.name in self._membership.members() else SOON_SECONDS
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._renew.wait(), pause)
+            self._renew.clear()
+
+    def _renew_now(self) -> None:
+        """Called from an informer's thread: outages have changed, and others wait to hear that we know."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._renew.set)
 
     async def _keep_certificates(self) -> None:
         """Keeps the certificates as they should be, for as long as the program runs."""
@@ -209,7 +224,3 @@ class Program:
             self._loaded = bundle.leaf
             self.metrics.certificate_expiry.set(expiry(bundle.leaf).timestamp())
             log.info("certificates: serving a leaf that is valid until %s", expiry(bundle.leaf).isoformat())
-
-    def _measure(self) -> None:
-        self.metrics.ledger.set(len(self.admission.ledger))
-        self.metrics.cache_age.set(self.informers.age_seconds(time.monotonic()))

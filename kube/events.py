@@ -48,15 +48,20 @@ class Note:
 
     @classmethod
     def about(cls, workload: Workload, reason: str, text: str) -> Note:
-        shown = text.encode(errors="replace")
-        cut = text if len(shown) <= NOTE_BYTES else shown[: NOTE_BYTES - 3].decode(errors="ignore") + "…"
-        return cls(str(workload.kind), workload.namespace, workload.name, workload.uid, reason, cut)
+        return cls(str(workload.kind), workload.namespace, workload.name, workload.uid, reason, _cut(text))
 
     @property
     def event_name(self) -> str:
         """The same for the same thing, so that all replicas write to one Event."""
-        told = hashlib.sha256("\0".join((self.uid, self.reason, self.text)).encode(errors="replace"))
+        told = hashlib.sha256("\0".join((self.uid, self.reason, self.text)).encode())
         return f"{self.name[:NAME_LENGTH].rstrip('-.')}.{told.hexdigest()[:16]}"
+
+
+def _cut(text: str) -> str:
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= NOTE_BYTES:
+        return encoded.decode()
+    return encoded[: NOTE_BYTES - len("…".encode())].decode(errors="ignore") + "…"
 
 
 class Tally:
@@ -82,6 +87,10 @@ class Tally:
             return None
         self._told[name] = 0, now + self._every_seconds
         return replace(note, count=waiting)
+
+    def put_back(self, note: Note) -> None:
+        """It could not be written now: it is due whenever it is told again."""
+        self._told[note.event_name] = note.count, self._now()
 
     def __len__(self) -> int:
         return len(self._told)
@@ -116,7 +125,7 @@ class Api(Protocol):
 
 
 class EventWriter:
-    """Writes Events from a thread of its own. `tell` returns at once, never raises, and drops what is too much."""
+    """Writes Events from a thread of its own. `tell` returns at once; what is too much is left for later."""
 
     def __init__(
         self,
@@ -135,7 +144,6 @@ class EventWriter:
         self._bucket = Bucket(now)
         self._queue: queue.Queue[Note | None] = queue.Queue(queued)
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
-        self.dropped = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -152,7 +160,7 @@ class EventWriter:
         with self._lock:
             note = self._tally.count(Note.about(workload, reason, text))
             if note is not None and not self._enqueue(note):
-                self.dropped += 1
+                self._tally.put_back(note)
 
     def _enqueue(self, note: Note) -> bool:
         if not self._bucket.take():

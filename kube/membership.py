@@ -96,15 +96,16 @@ class Membership:
             return [lease for lease, seen in self._seen.values() if at_least <= now - seen < less_than]
 
 
-def announce(client: Client, name: str, address: str) -> None:
-    """Says that we are here, or still here."""
+def announce(client: Client, name: str, address: str, outage_version: int) -> None:
+    """Says that we are here, or still here, and which outages we know of."""
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     spec = {"holderIdentity": address, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}
+    metadata: dict[str, object] = {"annotations": {names.OUTAGE_VERSION: str(outage_version)}}
     try:
-        client.patch(f"{PATH}/{name}", {"spec": spec})
+        client.patch(f"{PATH}/{name}", {"metadata": metadata, "spec": spec})
     except NotFound:
         labels = {names.COMPONENT: names.WEBHOOK_COMPONENT}
-        metadata = {"name": name, "namespace": names.SYSTEM_NAMESPACE, "labels": labels}
+        metadata |= {"name": name, "namespace": names.SYSTEM_NAMESPACE, "labels": labels}
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
         try:
             client.post(PATH, lease)

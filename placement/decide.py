@@ -20,6 +20,7 @@ class Reason(StrEnum):
 
     SLOT = "slot"  # the class of its slot
     SPOT_OUT = "spot-out"  # a spot slot, admitted soft
+    ON_DEMAND_OUT = "on-demand-out"  # an on-demand slot, admitted soft
     ORDERED = "ordered"  # a spot ordinal of an OrderedReady StatefulSet: preferred, lest it block the later ones
     CONTRADICTION = "contradiction"  # the pod's own node terms exclude the class of its slot
     DECIDED = "decided"  # it carries a decision of ours already
@@ -81,7 +82,7 @@ class Surroundings:
     configuration: Configuration
     spot_pools: tuple[Pool, ...] = ()  # in `pool_order`
     priority_classes: Collection[str] = ()
-    spot_is_out: bool = False
+    out: frozenset[Class] = frozenset()  # for this pod, wherever it could find them
 
 
 def decide(
@@ -98,7 +99,7 @@ def decide(
     if placed not in classes.allowed(own_terms):
         text = f"left alone: {because}, but the pod's own node selector or affinity excludes {placed} nodes"
         return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text)
-    reason = _reason(placed, revision.workload, around)
+    reason = _reason(placed, revision, around)
     soft = reason is not Reason.SLOT
     return Decision(
         decision_id,
@@ -110,7 +111,7 @@ def decide(
         soft,
         required=() if soft else classes.terms(placed),
         preferred=_preferences(placed, soft, _pool(slot, revision, around), classes),
-        tolerations=classes.tolerations if placed is Class.SPOT else (),
+        tolerations=classes.tolerations if placed is Class.SPOT or soft else (),
         spread=tuple(_spread(revision, soft)),
         priority_class=_priority_class(placed, reason, slot, revision, around),
         deletion_cost=_deletion_cost(slot, revision),
@@ -125,16 +126,25 @@ def _selects_our_label(selector: Mapping[str, Any]) -> bool:
 
 _SOFTENED = {
     Reason.SPOT_OUT: "; preferred, not required: spot is out",
+    Reason.ON_DEMAND_OUT: "; preferred, not required: on-demand is out",
     Reason.ORDERED: "; preferred, not required: a pending ordinal would block all later ones (OrderedReady)",
 }
 
 
-def _reason(placed: Class, workload: Workload, around: Surroundings) -> Reason:
-    if placed is Class.SPOT and around.spot_is_out:
-        return Reason.SPOT_OUT
-    if placed is Class.SPOT and workload.ordered:
+def _reason(placed: Class, revision: Revision, around: Surroundings) -> Reason:
+    if placed in around.out and _falls_back(placed, revision):
+        return Reason.SPOT_OUT if placed is Class.SPOT else Reason.ON_DEMAND_OUT
+    if placed is Class.SPOT and revision.workload.ordered:
         return Reason.ORDERED
     return Reason.SLOT
+
+
+def _falls_back(placed: Class, revision: Revision) -> bool:
+    """Whether the policy lets a pod of this class run on the other one. A single replica waits, unless it says so."""
+    if placed is Class.SPOT:
+        return revision.policy.spot_fallback == "on-demand"
+    default = "spot" if revision.workload.replicas > 1 else "wait"
+    return (revision.policy.on_demand_fallback or default) == "spot"
 
 
 def pool_order(pools: Collection[Pool]) -> tuple[Pool, ...]:

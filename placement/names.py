@@ -71,6 +71,8 @@ LINT_NAMESPACES_POLICY = "spotweave-lint-namespaces"
 WEBHOOK_ACCOUNT = "spotweave-webhook"
 REBALANCER_ACCOUNT = "spotweave-rebalancer"
 
+# Annotation on a webhook replica's Lease: the version of the outages that it has read. Read by whoever notes one.
+OUTAGE_VERSION = PREFIX + "outage-version"
 # Label on our own objects, as recommended by Kubernetes; tells the webhook replicas' Leases.
 COMPONENT = "app.kubernetes.io/component"
 WEBHOOK_COMPONENT = "webhook"
@@ -88,6 +90,7 @@ METRIC_FAIL_OPEN = "spotweave_admission_fail_open"
 METRIC_ADMISSION_SECONDS = "spotweave_admission_seconds"
 METRIC_FORWARDED = "spotweave_admission_forwarded"  # {outcome}: calls handed to the replica that owns the ReplicaSet
 METRIC_LEDGER = "spotweave_ledger_decisions"
+METRIC_OUTAGE_VERSION = "spotweave_outage_version"
 METRIC_CACHE_AGE = "spotweave_cache_age_seconds"
 METRIC_CERTIFICATE_EXPIRY = "spotweave_certificate_expiry_timestamp_seconds"
 METRIC_POLICY_MISTAKES = "spotweave_policy_mistakes"

@@ -1,26 +1,63 @@
-"""Outages: a class that is out for a while, noted in the ConfigMap `spotweave-state`, key `outages.json`.
+"""Outages: a class that is out for a while, wholly or in some zones, noted in the ConfigMap `spotweave-state`.
 
-    {"version": 3, "outages": [{"class": "spot", "until": 1750000000}]}
+    {"version": 3, "outages": [{"class": "spot", "zones": ["zone-a"], "shape": {"cpuMillis": 4000},
+                                "since": 1750000000, "until": 1750000300, "strikes": 0, "by": "operator"}]}
 
-While one stands, slots of that class are admitted soft: the class is preferred, no longer required.
+While one stands, slots of that class are admitted soft: the class is preferred, no longer required. It is
+cluster-wide, not per workload, and runs out by itself; one that is noted again soon after lasts twice as long.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
 
-from placement.model import Class
+from placement import names
+from placement.model import Class, NodeTerm
 
 KEY = "outages.json"
+FIRST_SECONDS = 300.0
+LONGEST_SECONDS = 3600.0
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)([a-zA-Z]*)", re.ASCII)
+_UNITS = {
+    "": Fraction(1),
+    "m": Fraction(1, 1000),
+    **{unit: Fraction(1000**power) for power, unit in enumerate(("k", "M", "G", "T"), 1)},
+    **{unit: Fraction(1024**power) for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti"), 1)},
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shape:
+    """How much a pod asks for. What has no room for a shape has none for a larger one."""
+
+    cpu_millis: int = 0
+    memory_mib: int = 0
+
+    def covers(self, asked: Shape) -> bool:
+        """Whether what is said of this shape holds for one that asks for as much or more."""
+        return asked.cpu_millis >= self.cpu_millis and asked.memory_mib >= self.memory_mib
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A class that is out until a moment (seconds since 1970)."""
+    """A class that is out until a moment (seconds since 1970), in these zones (none: everywhere), for this shape."""
 
     of: Class
     until: float
+    zones: frozenset[str] = frozenset()
+    shape: Shape = Shape()
+    since: float = 0.0
+    strikes: int = 0  # how often it was noted again
+    by: str = "operator"
+
+    @property
+    def key(self) -> tuple[Class, frozenset[str], Shape]:
+        return (self.of, self.zones, self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +67,107 @@ class Outages:
     version: int = 0
     noted: tuple[Outage, ...] = ()
 
-    def stands(self, of: Class, now: float) -> bool:
-        return any(outage.of is of and now < outage.until for outage in self.noted)
+    def standing(self, now: float) -> tuple[Outage, ...]:
+        return tuple(outage for outage in self.noted if now < outage.until)
+
+    def zones_left(self, of: Class, zones: Iterable[str], asked: Shape, now: float) -> frozenset[str]:
+        """Of the zones that have nodes of the class, those where it is not out for a pod that asks for so much."""
+        standing = [outage for outage in self.standing(now) if outage.of is of and outage.shape.covers(asked)]
+        if any(not outage.zones for outage in standing):
+            return frozenset()
+        return frozenset(zones).difference(*(outage.zones for outage in standing))
+
+    def stands(self, of: Class, zones: Iterable[str], asked: Shape, now: float) -> bool:
+        """Whether the class is out wherever a pod could find it. Where it has no node at all, only a note tells."""
+        there = frozenset(zones)
+        if there:
+            return not self.zones_left(of, there, asked, now)
+        return any(outage.of is of and not outage.zones and outage.shape.covers(asked) for outage in self.standing(now))
+
+
+def noted(outages: Outages, outage: Outage, now: float, seconds: float | None = None) -> Outages:
+    """With one outage more. Without a duration it lasts five minutes, and twice as long each time it is noted again
+
+    within as long after it ran out as it had lasted; an hour at most.
+    """
+    before = next((each for each in outages.noted if each.key == outage.key), None)
+    strikes = before.strikes + 1 if before is not None and now < before.until + (before.until - before.since) else 0
+    lasts = min(LONGEST_SECONDS, FIRST_SECONDS * 2**strikes) if seconds is None else seconds
+    new = replace(outage, since=now, until=now + lasts, strikes=strikes)
+    return Outages(outages.version + 1, (*_without(outages, [outage], now), new))
+
+
+def cleared(outages: Outages, gone: Iterable[Outage], now: float) -> Outages:
+    """Without these."""
+    return Outages(outages.version + 1, _without(outages, gone, now))
+
+
+def _without(outages: Outages, gone: Iterable[Outage], now: float) -> tuple[Outage, ...]:
+    """What is left. One that has run out is remembered for a while, because it may be noted again."""
+    keys = {outage.key for outage in gone}
+    return tuple(each for each in outages.noted if each.key not in keys and now < each.until + LONGEST_SECONDS)
+
+
+def reachable(zones: frozenset[str], own_terms: tuple[NodeTerm, ...]) -> frozenset[str]:
+    """The zones that a pod's own node terms leave open."""
+    if not own_terms:
+        return zones
+    return frozenset(
+        zone
+        for zone in zones
+        if any(all(each.allows(zone) for each in term if each.key == names.ZONE) for term in own_terms)
+    )
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
 
 
 def parse_outages(text: str) -> Outages:
     """What was noted; ValueError where the text is garbled (then the reader keeps what it had)."""
     try:
         raw = json.loads(text)
-        noted = tuple(Outage(Class(entry["class"]), float(entry["until"])) for entry in raw["outages"])
-        return Outages(int(raw["version"]), noted)
-    except (KeyError, TypeError, OverflowError, RecursionError) as error:
+        return Outages(int(raw["version"]), tuple(_outage(entry) for entry in raw["outages"]))
+    except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"outages are garbled: {error}") from error
+
+
+def _outage(raw: dict[str, Any]) -> Outage:
+    shape = raw.get("shape") or {}
+    return Outage(
+        Class(raw["class"]),
+        float(raw["until"]),
+        frozenset(str(zone) for zone in raw.get("zones") or ()),
+        Shape(int(shape.get("cpuMillis", 0)), int(shape.get("memoryMiB", 0))),
+        float(raw.get("since", 0)),
+        int(raw.get("strikes", 0)),
+        str(raw.get("by", "operator")),
+    )
+
+
+def outages_text(outages: Outages) -> str:
+    entries = [
+        {
+            "class": str(each.of),
+            "zones": sorted(each.zones),
+            "shape": {"cpuMillis": each.shape.cpu_millis, "memoryMiB": each.shape.memory_mib},
+            "since": each.since,
+            "until": each.until,
+            "strikes": each.strikes,
+            "by": each.by,
+        }
+        for each in outages.noted
+    ]
+    return json.dumps({"version": outages.version, "outages": entries})
+
+
+def shape_of(raw_spec: dict[str, Any]) -> Shape:
+    """What a pod's containers ask for together; what cannot be read counts as nothing."""
+    asked = [(each.get("resources") or {}).get("requests") or {} for each in raw_spec.get("containers") or ()]
+    cpu = sum((_quantity(each.get("cpu")) for each in asked), Fraction(0))
+    memory = sum((_quantity(each.get("memory")) for each in asked), Fraction(0))
+    return Shape(int(cpu * 1000), int(memory / 1024**2))
+
+
+def _quantity(value: object) -> Fraction:
+    matched = _QUANTITY.fullmatch(str(value or 0)[:32])
+    return Fraction(matched[1]) * _UNITS[matched[2]] if matched and matched[2] in _UNITS else Fraction(0)

@@ -21,6 +21,7 @@ from placement.model import (
     Kind,
     Namespace,
     Node,
+    NodeTerm,
     Owner,
     Pod,
     Pool,
@@ -28,7 +29,7 @@ from placement.model import (
     ReplicaSet,
     Workload,
 )
-from placement.outage import Outages
+from placement.outage import Outages, reachable, shape_of
 from placement.patch import own_terms
 from placement.policy import Mistake, Policy, resolve
 from webhook.review import Request, Verdict
@@ -84,6 +85,7 @@ class Admission:
         self._looked_up: TTLCache[str, ReplicaSet | Workload] = TTLCache(1000, LOOKED_UP_SECONDS)
         self._is_stale = True  # pools and priority classes, which are worked out again when a store has changed
         self._spot_pools: tuple[Pool, ...] = ()
+        self._zones: dict[Class, frozenset[str]] = {}
         self._priority_classes: frozenset[str] = frozenset()
         self.ledger = Ledger()
         stores.pods.subscribe(self.ledger.observe)
@@ -127,7 +129,8 @@ class Admission:
         if is_decided(request.raw_pod, revision, slot):
             return Verdict(Reason.DECIDED, warnings=warnings)
         terms = own_terms(request.raw_pod["spec"])
-        decision = decide(request.uid, slot, revision, terms, self._surroundings())
+        around = self._surroundings(terms, request.raw_pod["spec"])
+        decision = decide(request.uid, slot, revision, terms, around)
         if decision.placed is None:
             warnings += (decision.explanation,)
         return Verdict(decision.reason, decision, warnings)
@@ -204,24 +207,40 @@ class Admission:
 
     # --- surroundings ------------------------------------------------------------------------------------------------
 
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self, own_terms: tuple[NodeTerm, ...], raw_spec: dict[str, Any]) -> Surroundings:
         if self._is_stale:
             self._is_stale = False  # first, so that a change while we read is not lost
-            nodes = self._stores.nodes.values()
-            self._spot_pools = pool_order({node.pool for node in nodes if self._is_target(node)})
-            self._priority_classes = frozenset(each.name for each in self._stores.priority_classes.values())
-        out = self._outages().stands(Class.SPOT, self._now())
-        return Surroundings(self._configuration, self._spot_pools, self._priority_classes, out)
+            self._look_around()
+        outages = self._outages()
+        if not outages.noted:
+            return Surroundings(self._configuration, self._spot_pools, self._priority_classes)
+        now, asked = self._now(), shape_of(raw_spec)
+        zones = {each: reachable(self._zones[each], own_terms) for each in Class}
+        out = frozenset(each for each in Class if outages.stands(each, zones[each], asked, now))
+        left = outages.zones_left(Class.SPOT, zones[Class.SPOT], asked, now)
+        pools = tuple(pool for pool in self._spot_pools if pool.zone in left) or self._spot_pools
+        return Surroundings(self._configuration, pools, self._priority_classes, out)
+
+    def _look_around(self) -> None:
+        targets = [node for node in self._stores.nodes.values() if self._is_target(node)]
+        spot = {node.pool for node in targets if self._node_class(node) is Class.SPOT}
+        self._spot_pools = pool_order(spot)
+        self._zones = {
+            each: frozenset(node.pool.zone for node in targets if self._node_class(node) is each) for each in Class
+        }
+        self._priority_classes = frozenset(each.name for each in self._stores.priority_classes.values())
 
     def _class_of(self, pod: Pod) -> Class | None:
         node = self._stores.nodes.get(Key("", pod.node))
         return self._configuration.classes.of_pod(pod, None if node is None else node.labels)
 
+    def _node_class(self, node: Node) -> Class:
+        return self._configuration.classes.of_node(node.labels) or Class.ON_DEMAND
+
     def _is_target(self, node: Node) -> bool:
-        """A live spot node that is not leaving."""
-        is_spot = self._configuration.classes.of_node(node.labels) is Class.SPOT
+        """A live node that is not leaving."""
         leaving = node.unschedulable or not set(node.taints).isdisjoint(self._configuration.leaving_taints)
-        return is_spot and node.ready and not leaving
+        return node.ready and not leaving
 
     def _mark_stale(self, _old: object, _new: object) -> None:
         self._is_stale = True

@@ -35,6 +35,9 @@ class Metrics:
             registry=self.registry,
         )
         self.ledger = Gauge(names.METRIC_LEDGER, "Decisions whose pod was not seen yet", registry=self.registry)
+        self.outage_version = Gauge(
+            names.METRIC_OUTAGE_VERSION, "Version of the outages that was read", registry=self.registry
+        )
         self.cache_age = Gauge(
             names.METRIC_CACHE_AGE, "Time since the API server was last heard", registry=self.registry
         )

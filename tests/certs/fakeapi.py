@@ -1,4 +1,4 @@
-"""The two objects that `publish` writes, as an API server keeps them: versions, conflicts, JSON patches.
+"""The two objects that hold certificates, as an API server keeps them: versions, conflicts, JSON patches.
 
 It stands at the seam of `kube.client`: same methods, same typed errors.
 """
@@ -16,7 +16,10 @@ Raw = dict[str, Any]
 
 
 class FakeApi:
-    """`before_write` is called once, before the next write: another writer that is faster."""
+    """`before_write` is called once, before the next write: another writer that is faster.
+
+    `before_call` is called before each call, also by whom it calls itself: others that come in between, or a crash.
+    """
 
     def __init__(self, objects: Mapping[str, Raw]) -> None:
         self.objects: dict[str, Raw] = {}
@@ -24,6 +27,7 @@ class FakeApi:
         self.writes: list[tuple[str, str]] = []
         self.patches: list[list[Raw]] = []
         self.before_write: Callable[[], object] | None = None
+        self.before_call: Callable[[], object] = lambda: None
         for path, raw in objects.items():
             self.store(path, raw)
 
@@ -33,7 +37,12 @@ class FakeApi:
         self.objects[path] = deepcopy({**raw, "metadata": metadata})
         return deepcopy(self.objects[path])
 
-    def get_json(self, path: str) -> Any:
+    def get_json(self, path: str, *, timeout_seconds: float = 30.0) -> Any:
+        assert timeout_seconds <= 30
+        self.before_call()
+        return self._get(path)
+
+    def _get(self, path: str) -> Any:
         if path not in self.objects:
             raise NotFound(f"GET {path}", 404, "NotFound", "")
         return deepcopy(self.objects[path])
@@ -47,7 +56,7 @@ class FakeApi:
 
     def put(self, path: str, body: Raw) -> Any:
         self._write("PUT", path)
-        if body["metadata"]["resourceVersion"] != self.get_json(path)["metadata"]["resourceVersion"]:
+        if body["metadata"]["resourceVersion"] != self._get(path)["metadata"]["resourceVersion"]:
             raise Conflict(f"PUT {path}", 409, "Conflict", "")
         return self.store(path, body)
 
@@ -56,11 +65,12 @@ class FakeApi:
         self._write("PATCH", path)
         self.patches.append(body)
         try:
-            return self.store(path, jsonpatch.apply_patch(self.get_json(path), body))
+            return self.store(path, jsonpatch.apply_patch(self._get(path), body))
         except (jsonpatch.JsonPatchConflict, jsonpatch.JsonPatchTestFailed) as error:
             raise Invalid(f"PATCH {path}", 422, "Invalid", str(error)) from error
 
     def _write(self, verb: str, path: str) -> None:
+        self.before_call()
         self.writes.append((verb, path.rpartition("/")[2]))
         faster, self.before_write = self.before_write, None
         if faster is not None:

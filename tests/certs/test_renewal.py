@@ -1,5 +1,6 @@
-"""Authority and renewal: what would a caller accept, asked about any date."""
+"""Renewal: which step comes next, and what would a caller accept, asked about any date."""
 
+import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,23 +11,53 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from certs.authority import CA_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Issued, issue, new_authority
-from certs.renewal import CA_LOOK_AHEAD, LEAF_LOOK_AHEAD, Bundle, expiry, newest_authority, renewed, verifies
+from certs.renewal import (
+    CA_LOOK_AHEAD,
+    LEAF_LOOK_AHEAD,
+    OVERLAP,
+    ROTATE_CA,
+    ROTATE_LEAF,
+    Bundle,
+    Seen,
+    Step,
+    Why,
+    authorities,
+    expiry,
+    is_accepted,
+    next_step,
+    serves,
+    signer,
+    successor,
+    verifies,
+)
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 HOSTS = ("spotweave-webhook.spotweave-system.svc",)
 DAY = timedelta(days=1)
-FRESH = renewed(Bundle(), HOSTS, NOW)
-OTHER = renewed(Bundle(), HOSTS, NOW)
 
 
-def certificates(bundle: Bundle) -> list[x509.Certificate]:
-    return x509.load_pem_x509_certificates(bundle.trusted)
+def seen(*published: bytes, standing: timedelta = OVERLAP) -> Seen:
+    """What these entries publish, unchanged for as long as is asked for."""
+    return Seen(frozenset(published), standing, standing)
+
+
+def step(bundle: Bundle, now: datetime = NOW, standing: timedelta = OVERLAP) -> Step:
+    """The next step where the bundle is published and nobody remembers anything."""
+    return next_step(bundle, seen(bundle.trusted, standing=standing), None, HOSTS, now)
+
+
+FRESH = step(Bundle()).bundle
+OTHER = step(Bundle()).bundle
+BEGUN = step(replace(FRESH, wish=ROTATE_CA)).bundle
+SWITCHED = step(BEGUN).bundle
+DROPPED = step(SWITCHED).bundle
 
 
 def test_a_fresh_bundle_verifies() -> None:
     """One authority, and a leaf that a caller who trusts it accepts now."""
+    assert step(Bundle()).why is Why.REISSUED
     assert verifies(FRESH, HOSTS, NOW)
-    assert len(certificates(FRESH)) == 1
+    assert len(authorities(FRESH.trusted)) == 1
     assert expiry(FRESH.leaf) == NOW + LEAF_LIFETIME
     assert expiry(FRESH.trusted) == NOW + CA_LIFETIME
 
@@ -47,103 +78,203 @@ def test_a_leaf_is_accepted_for_its_lifetime(at: datetime, expected: bool) -> No
 
 def test_nothing_due_gives_the_same_object() -> None:
     """So that the caller knows that nothing has to be written."""
-    assert renewed(FRESH, HOSTS, NOW) is FRESH
-    assert renewed(FRESH, HOSTS, NOW + LEAF_LIFETIME - LEAF_LOOK_AHEAD - DAY) is FRESH
+    assert step(FRESH) == Step(FRESH, Why.NOTHING)
+    assert step(FRESH, NOW + LEAF_LIFETIME - LEAF_LOOK_AHEAD - DAY).bundle is FRESH
 
 
-def test_a_leaf_is_renewed_a_month_ahead_by_the_same_authority() -> None:
-    """Callers trust the authority already: nobody has to be told."""
-    later = NOW + LEAF_LIFETIME - LEAF_LOOK_AHEAD + DAY
-    new = renewed(FRESH, HOSTS, later)
-    assert (new.trusted, new.authority_key) == (FRESH.trusted, FRESH.authority_key)
-    assert new.leaf != FRESH.leaf
-    assert expiry(new.leaf) == later + LEAF_LIFETIME
-    assert verifies(new, HOSTS, later + LEAF_LOOK_AHEAD)
-
-
-def test_an_authority_is_renewed_half_a_year_ahead_and_the_old_one_stays_trusted() -> None:
-    """Callers that still see the old leaf go on: the overlap is in the bundle."""
-    later = NOW + CA_LIFETIME - CA_LOOK_AHEAD + DAY
-    serving = renewed(FRESH, HOSTS, later - 10 * DAY)
-    assert serving.trusted == FRESH.trusted
-    new = renewed(serving, HOSTS, later)
-    assert [each.public_key() for each in certificates(new)][1:] == [certificates(FRESH)[0].public_key()]
-    assert certificates(new)[0].not_valid_after_utc == later + CA_LIFETIME
-    assert new.authority_key != FRESH.authority_key
-    assert verifies(new, HOSTS, later)
-    assert verifies(replace(new, leaf=serving.leaf, leaf_key=serving.leaf_key), HOSTS, later)
-    assert not verifies(replace(serving, leaf=new.leaf, leaf_key=new.leaf_key), HOSTS, later)
-    assert renewed(new, HOSTS, later) is new
-
-
-def test_an_expired_authority_is_trusted_no_more() -> None:
-    """And the list of authorities does not grow for ever."""
-    bundle = FRESH
-    for year in range(0, 60, 9):
-        bundle = renewed(bundle, HOSTS, NOW + year * 366 * DAY)
-        assert len(certificates(bundle)) <= 3
-    much_later = renewed(FRESH, HOSTS, NOW + CA_LIFETIME + DAY)
-    assert len(certificates(much_later)) == 1
-    assert verifies(much_later, HOSTS, NOW + CA_LIFETIME + DAY)
-
-
-DAMAGED: dict[str, tuple[Bundle, bool]] = {
-    "nothing at all": (Bundle(), False),
-    "no authority": (replace(FRESH, trusted=b""), False),
-    "a garbled authority": (replace(FRESH, trusted=b"-----BEGIN CERTIFICATE-----\nx"), False),
-    "no authority's key": (replace(FRESH, authority_key=b""), False),
-    "a garbled authority's key": (replace(FRESH, authority_key=b"\xff\x00"), False),
-    "another authority's key": (replace(FRESH, authority_key=OTHER.authority_key), False),
-    "no leaf": (replace(FRESH, leaf=b""), True),
-    "a garbled leaf": (replace(FRESH, leaf=FRESH.leaf[:-60]), True),
-    "no leaf's key": (replace(FRESH, leaf_key=b""), True),
-    "a garbled leaf's key": (replace(FRESH, leaf_key=b"key"), True),
-    "another leaf's key": (replace(FRESH, leaf_key=OTHER.leaf_key), True),
-    "a leaf of a foreign authority": (replace(FRESH, leaf=OTHER.leaf, leaf_key=OTHER.leaf_key), True),
-    "the authority itself as leaf": (replace(FRESH, leaf=FRESH.trusted, leaf_key=FRESH.authority_key), True),
+LEAF_DUE = {
+    "a month ahead": (FRESH, NOW + LEAF_LIFETIME - LEAF_LOOK_AHEAD + DAY),
+    "when it has expired": (FRESH, NOW + LEAF_LIFETIME + DAY),
+    "when somebody asks for it": (replace(FRESH, wish=ROTATE_LEAF), NOW),
 }
 
 
-@pytest.mark.parametrize(("bundle", "keeps_authority"), DAMAGED.values(), ids=DAMAGED.keys())
-def test_whatever_is_damaged_is_repaired(bundle: Bundle, keeps_authority: bool) -> None:
-    """In one pass, whatever the cause; an authority that is in order is kept."""
-    assert not verifies(bundle, HOSTS, NOW) or newest_authority(bundle) is None
-    new = renewed(bundle, HOSTS, NOW)
-    assert verifies(new, HOSTS, NOW)
-    assert renewed(new, HOSTS, NOW) is new
-    assert (new.authority_key == FRESH.authority_key) is keeps_authority
+@pytest.mark.parametrize(("bundle", "now"), LEAF_DUE.values(), ids=LEAF_DUE.keys())
+def test_a_leaf_is_renewed_by_the_same_authority(bundle: Bundle, now: datetime) -> None:
+    """Callers trust the authority already: nobody has to be told."""
+    new = step(bundle, now)
+    assert new.why is Why.RENEWED
+    assert (new.bundle.trusted, new.bundle.authority_key) == (FRESH.trusted, FRESH.authority_key)
+    assert new.bundle.leaf != FRESH.leaf
+    assert expiry(new.bundle.leaf) == now + LEAF_LIFETIME
+    assert step(new.bundle, now).why is Why.NOTHING
 
 
-def test_an_authority_whose_key_is_lost_stays_trusted() -> None:
-    """Its leaf may still be served by another replica."""
-    new = renewed(replace(FRESH, authority_key=b""), HOSTS, NOW)
-    assert certificates(new)[1:] == certificates(FRESH)
-    assert verifies(replace(new, leaf=FRESH.leaf, leaf_key=FRESH.leaf_key), HOSTS, NOW)
+# --- the authority's rotation ----------------------------------------------------------------------------------------
+
+
+def test_an_authority_is_exchanged_in_steps() -> None:
+    """Trust both, sign with the new one, trust the new one alone; then there is nothing to do."""
+    assert [step(each).why for each in (BEGUN, SWITCHED, DROPPED)] == [Why.SWITCHED, Why.DROPPED, Why.NOTHING]
+    assert authorities(BEGUN.trusted)[0] == authorities(FRESH.trusted)[0]
+    assert (BEGUN.leaf, BEGUN.authority_key, BEGUN.wish) == (FRESH.leaf, FRESH.authority_key, b"")
+    assert SWITCHED.trusted == BEGUN.trusted
+    assert (SWITCHED.authority_key, SWITCHED.next_key) == (BEGUN.next_key, b"")
+    assert authorities(DROPPED.trusted) == authorities(BEGUN.trusted)[1:]
+    assert DROPPED.leaf == SWITCHED.leaf
+
+
+def test_whoever_is_one_step_behind_is_accepted() -> None:
+    """Every replica serves this or the last step's leaf, every caller trusts this or the last step's authorities."""
+    states = [FRESH, BEGUN, SWITCHED, DROPPED]
+    for before, after in itertools.pairwise(states):
+        for leaf in (before, after):
+            for trust in (before, after):
+                assert verifies(replace(leaf, trusted=trust.trusted), HOSTS, NOW)
+    assert not verifies(replace(DROPPED, trusted=FRESH.trusted), HOSTS, NOW)  # so the steps are needed
+
+
+HASTY: dict[str, tuple[Bundle, Seen]] = {
+    "begun, and published a moment ago": (BEGUN, seen(BEGUN.trusted, standing=OVERLAP / 2)),
+    "begun, and not published": (BEGUN, seen(FRESH.trusted)),
+    "begun, and one entry lacks it": (BEGUN, seen(FRESH.trusted, BEGUN.trusted)),
+    "begun, and there is no entry": (BEGUN, seen()),
+    "begun, and the Secret has just changed": (BEGUN, Seen(frozenset({BEGUN.trusted}), OVERLAP, OVERLAP / 2)),
+    "switched a moment ago": (SWITCHED, Seen(frozenset({SWITCHED.trusted}), OVERLAP, timedelta())),
+    "switched, and the caBundle is overwritten": (SWITCHED, seen(OTHER.trusted)),
+}
+
+
+@pytest.mark.parametrize(("bundle", "sight"), HASTY.values(), ids=HASTY.keys())
+def test_no_step_is_taken_too_early(bundle: Bundle, sight: Seen) -> None:
+    """Before the last step has been seen, whole and unchanged, for the overlap."""
+    assert next_step(bundle, sight, bundle, HOSTS, NOW) == Step(bundle, Why.NOTHING)
+
+
+def test_an_authority_is_due_half_a_year_ahead() -> None:
+    """And a leaf that outlives its authority is not renewed for ever."""
+    late = NOW + CA_LIFETIME - CA_LOOK_AHEAD + DAY
+    leaf = step(FRESH, late - 2 * DAY).bundle
+    assert step(leaf, late).why is Why.BEGUN
+    very_late = NOW + CA_LIFETIME - 10 * DAY
+    leaf = step(FRESH, very_late).bundle
+    assert step(leaf, very_late).why is Why.BEGUN
+
+
+WISHES = {
+    "nonsense is removed": (replace(FRESH, wish=b"\xff"), Why.UNKNOWN_WISH),
+    "a new authority waits for the rotation that is under way": (replace(SWITCHED, wish=ROTATE_CA), Why.DROPPED),
+    "and is issued after it": (replace(DROPPED, wish=ROTATE_CA), Why.BEGUN),
+    "a leaf is issued at once, even so": (replace(BEGUN, wish=ROTATE_LEAF), Why.RENEWED),
+}
+
+
+@pytest.mark.parametrize(("bundle", "why"), WISHES.values(), ids=WISHES.keys())
+def test_wishes_are_carried_out_once(bundle: Bundle, why: Why) -> None:
+    """Each is removed by the step that carries it out."""
+    assert step(bundle).why is why
+    new = step(bundle).bundle
+    assert new.wish == (ROTATE_CA if why is Why.DROPPED else b"")
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+
+
+DAMAGED: dict[str, tuple[Bundle, Why]] = {
+    "nothing at all": (Bundle(), Why.REISSUED),
+    "no authority": (replace(FRESH, trusted=b""), Why.REISSUED),
+    "a garbled authority": (replace(FRESH, trusted=b"-----BEGIN CERTIFICATE-----\nx"), Why.REISSUED),
+    "no authority's key": (replace(FRESH, authority_key=b""), Why.BEGUN),
+    "a garbled authority's key": (replace(FRESH, authority_key=b"\xff\x00"), Why.BEGUN),
+    "another authority's key": (replace(FRESH, authority_key=OTHER.authority_key), Why.BEGUN),
+    "no leaf": (replace(FRESH, leaf=b""), Why.RENEWED),
+    "a garbled leaf": (replace(FRESH, leaf=FRESH.leaf[:-60]), Why.RENEWED),
+    "no leaf's key": (replace(FRESH, leaf_key=b""), Why.RENEWED),
+    "a garbled leaf's key": (replace(FRESH, leaf_key=b"key"), Why.RENEWED),
+    "another leaf's key": (replace(FRESH, leaf_key=OTHER.leaf_key), Why.RENEWED),
+    "a leaf of a foreign authority": (replace(FRESH, leaf=OTHER.leaf, leaf_key=OTHER.leaf_key), Why.RENEWED),
+    "the authority itself as leaf": (replace(FRESH, leaf=FRESH.trusted, leaf_key=FRESH.authority_key), Why.RENEWED),
+    "begun, no leaf": (replace(BEGUN, leaf=b""), Why.RENEWED),
+    "begun, no leaf and no authority's key": (replace(BEGUN, leaf=b"", authority_key=b""), Why.RENEWED),
+    "begun, a garbled next key": (replace(BEGUN, next_key=b"x"), Why.ABANDONED),
+    "a leaf of the old authority though the new one signs": (
+        replace(SWITCHED, leaf=FRESH.leaf, leaf_key=FRESH.leaf_key),
+        Why.RENEWED,
+    ),
+}
+
+
+@pytest.mark.parametrize(("bundle", "why"), DAMAGED.values(), ids=DAMAGED.keys())
+def test_whatever_is_damaged_is_repaired(bundle: Bundle, why: Why) -> None:
+    """In one step to a leaf that verifies, and in a few to one authority and its key."""
+    new = step(bundle)
+    assert new.why is why
+    assert verifies(new.bundle, HOSTS, NOW)
+    for _ in range(4):
+        new = step(new.bundle)
+    assert new.why is Why.NOTHING
+    assert len(authorities(new.bundle.trusted)) == 1
+    assert signer(new.bundle)
+    assert not successor(new.bundle)
+
+
+@pytest.mark.parametrize("bundle", [each for each, _ in DAMAGED.values()][:6], ids=list(DAMAGED)[:6])
+def test_a_replica_that_remembers_puts_it_back(bundle: Bundle) -> None:
+    """No new authority, so no call is lost; a wish that was written meanwhile is kept."""
+    restored = next_step(replace(bundle, wish=ROTATE_CA), seen(FRESH.trusted), FRESH, HOSTS, NOW)
+    assert restored == Step(replace(FRESH, wish=ROTATE_CA), Why.RESTORED)
+
+
+def test_what_is_remembered_must_be_good() -> None:
+    """An expired memory is not put back."""
+    late = NOW + LEAF_LIFETIME + DAY
+    assert next_step(Bundle(), seen(FRESH.trusted), FRESH, HOSTS, late).why is Why.REISSUED
+
+
+def test_with_nothing_to_go_on_from_published_authorities_stay_trusted() -> None:
+    """Another replica may serve a leaf of theirs: it goes on until it has changed over. Junk is not kept."""
+    new = next_step(Bundle(), seen(FRESH.trusted, b"junk", FRESH.leaf), None, HOSTS, NOW).bundle
+    assert authorities(new.trusted)[1:] == authorities(FRESH.trusted)
+    assert verifies(replace(FRESH, trusted=new.trusted), HOSTS, NOW)
+
+
+def test_an_expired_authority_is_trusted_no_more() -> None:
+    """Nobody can rely on it."""
+    late = NOW + CA_LIFETIME + DAY
+    assert len(authorities(step(FRESH, late).bundle.trusted)) == 1
+
+
+def test_a_secret_that_was_exchanged_does_not_cut_off_what_is_served() -> None:
+    """Somebody put a backup into place: what we serve stays trusted, and is dropped in the usual way."""
+    new = next_step(OTHER, seen(FRESH.trusted), FRESH, HOSTS, NOW)
+    assert new.why is Why.TRUSTED
+    assert authorities(new.bundle.trusted) == (*authorities(OTHER.trusted), *authorities(FRESH.trusted))
+    assert next_step(new.bundle, seen(new.bundle.trusted), FRESH, HOSTS, NOW) == Step(
+        replace(OTHER, trusted=OTHER.trusted), Why.DROPPED
+    )
 
 
 def test_other_hosts_need_another_leaf() -> None:
     """A leaf must be good for every host that is asked for."""
     assert not verifies(FRESH, ("elsewhere.svc",), NOW)
-    assert not verifies(FRESH, (*HOSTS, "elsewhere.svc"), NOW)
-    new = renewed(FRESH, (*HOSTS, "elsewhere.svc"), NOW)
+    both = (*HOSTS, "elsewhere.svc")
+    assert not verifies(FRESH, both, NOW)
+    new = next_step(FRESH, seen(FRESH.trusted), FRESH, both, NOW).bundle
     assert verifies(new, ("elsewhere.svc",), NOW)
     assert new.trusted == FRESH.trusted
 
 
 def test_addresses_are_hosts_too() -> None:
     """As for a webhook that is reached by URL; nothing is renewed twice."""
-    bundle = renewed(Bundle(), ("127.0.0.1", "localhost"), NOW)
+    hosts = ("127.0.0.1", "localhost")
+    bundle = next_step(Bundle(), seen(), None, hosts, NOW).bundle
     assert verifies(bundle, ("127.0.0.1",), NOW)
     assert not verifies(bundle, ("127.0.0.2",), NOW)
-    assert renewed(bundle, ("127.0.0.1", "localhost"), NOW) is bundle
+    assert next_step(bundle, seen(bundle.trusted), None, hosts, NOW).bundle is bundle
 
 
 def test_an_authority_from_the_future_is_replaced() -> None:
     """A clock that was ahead when it was issued; else every pass would sign a leaf that nobody accepts."""
-    future = renewed(Bundle(), HOSTS, NOW + 30 * DAY)
-    new = renewed(future, HOSTS, NOW)
-    assert verifies(new, HOSTS, NOW)
-    assert renewed(new, HOSTS, NOW) is new
+    future = step(Bundle(), NOW + 30 * DAY).bundle
+    new = step(future)
+    assert new.why is Why.REISSUED
+    assert verifies(new.bundle, HOSTS, NOW)
+
+
+@pytest.mark.parametrize("minutes", [-30, -5, 5, 30])
+def test_clocks_that_differ_by_minutes_do_not_fight(minutes: int) -> None:
+    """What one replica issues, another with an earlier or later clock leaves as it is."""
+    assert step(FRESH, NOW + timedelta(minutes=minutes)).why is Why.NOTHING
 
 
 def rsa_authority() -> Issued:
@@ -163,15 +294,85 @@ def rsa_authority() -> Issued:
 def test_an_authority_of_another_kind_is_replaced() -> None:
     """Somebody put an RSA authority into the Secret: ours signs with elliptic curves."""
     foreign = rsa_authority()
-    new = renewed(Bundle(foreign.certificate, foreign.key), HOSTS, NOW)
+    new = step(Bundle(foreign.certificate, foreign.key)).bundle
     assert verifies(new, HOSTS, NOW)
-    assert certificates(new)[1:] == x509.load_pem_x509_certificates(foreign.certificate)
+    assert authorities(new.trusted)[1:] == authorities(foreign.certificate)
+
+
+# --- what a replica serves -------------------------------------------------------------------------------------------
+
+
+NEWER = step(replace(FRESH, wish=ROTATE_LEAF)).bundle
+SERVED: dict[str, tuple[Bundle | None, Bundle, Seen, Bundle | None]] = {
+    "the first leaf at once": (None, FRESH, seen(standing=timedelta()), FRESH),
+    "a new leaf of the same authority at once": (FRESH, NEWER, seen(FRESH.trusted), NEWER),
+    "the new authority's leaf when callers trust it": (BEGUN, SWITCHED, seen(SWITCHED.trusted), SWITCHED),
+    "what it has, while callers do not trust the other": (FRESH, OTHER, seen(FRESH.trusted), FRESH),
+    "what it has, while callers may not have read it": (
+        FRESH,
+        OTHER,
+        seen(FRESH.trusted + OTHER.trusted, standing=OVERLAP / 10),
+        FRESH,
+    ),
+    "the Secret's, where callers do not trust what it has": (FRESH, OTHER, seen(OTHER.trusted), OTHER),
+    "what it has, while the Secret is empty": (FRESH, Bundle(), seen(FRESH.trusted), FRESH),
+    "what it has, while the key is another's": (
+        FRESH,
+        replace(OTHER, leaf_key=NEWER.leaf_key),
+        seen(OTHER.trusted),
+        FRESH,
+    ),
+    "nothing, where there is nothing": (None, Bundle(), seen(), None),
+}
+
+
+@pytest.mark.parametrize(("serving", "bundle", "sight", "expected"), SERVED.values(), ids=SERVED.keys())
+def test_a_replica_serves(serving: Bundle | None, bundle: Bundle, sight: Seen, expected: Bundle | None) -> None:
+    """The Secret's leaf as soon as callers accept it; until then the one it has."""
+    assert serves(serving, bundle, sight, HOSTS, NOW, OVERLAP) == expected
+
+
+def test_a_leaf_with_a_chain_verifies() -> None:
+    """As cert-manager writes it where an authority in between has signed."""
+    root = intermediate_root()
+    between = sub_authority(root)
+    leaf = issue(between, HOSTS, NOW)
+    bundle = Bundle(root.certificate, leaf=leaf.certificate + between.certificate, leaf_key=leaf.key)
+    assert is_accepted(bundle, seen(root.certificate), HOSTS, NOW)
+    assert not is_accepted(replace(bundle, leaf=leaf.certificate), seen(root.certificate), HOSTS, NOW)
+
+
+def intermediate_root() -> Issued:
+    """Like ours, but it may sign authorities."""
+    return sub_authority(None)
+
+
+def sub_authority(parent: Issued | None) -> Issued:
+    subject = new_authority(NOW)
+    own_key = serialization.load_pem_private_key(subject.key, None)
+    signing_key = own_key if parent is None else serialization.load_pem_private_key(parent.key, None)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "root" if parent is None else "between")])
+    issuer = name if parent is None else x509.load_pem_x509_certificate(parent.certificate).subject
+    public, signing_public = own_key.public_key(), signing_key.public_key()
+    usage = x509.load_pem_x509_certificate(subject.certificate).extensions.get_extension_for_class(x509.KeyUsage)
+    certificate = (
+        x509.CertificateBuilder(issuer, name, public, x509.random_serial_number(), NOW - DAY, NOW + 99 * DAY)  # type: ignore[arg-type]
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(usage.value, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)  # type: ignore[arg-type]
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_public), critical=False)  # type: ignore[arg-type]
+        .sign(signing_key, hashes.SHA256())  # type: ignore[arg-type]
+    )
+    return Issued(certificate.public_bytes(serialization.Encoding.PEM), subject.key)
+
+
+# --- what is issued --------------------------------------------------------------------------------------------------
 
 
 def test_a_leaf_cannot_sign_and_an_authority_cannot_sign_authorities() -> None:
     """A stolen leaf key makes no further certificates."""
     leaf = x509.load_pem_x509_certificate(FRESH.leaf).extensions
-    authority = certificates(FRESH)[0].extensions
+    authority = authorities(FRESH.trusted)[0].extensions
     assert leaf.get_extension_for_class(x509.BasicConstraints).value == x509.BasicConstraints(False, None)
     assert not leaf.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
     assert authority.get_extension_for_class(x509.BasicConstraints).value == x509.BasicConstraints(True, 0)

@@ -46,7 +46,7 @@ NAMESPACE = "certificates"
 ACCOUNT = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
 
 
-# --- the cluster and the webhooks --------------------------------------------------------------------------------------
+# --- the cluster and the webhooks -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,8 @@ def webhooks(cluster: LocalCluster, admin: Client, count: int, *options: str) ->
     processes: list[Process] = []
     try:
         for index in range(count):
-            processes.append(start(f"webhook-{index}", access, address, *options))
+            started = start(f"webhook-{index}", access, address, *options)
+            processes.append(started)  # one by one: what was started is stopped, also when the next one fails
         yield Installed(tuple(processes))
     finally:
         Installed(tuple(processes)).stop()
@@ -101,28 +102,31 @@ def free_port() -> int:
 
 @pytest.fixture
 def shop(own_cluster: LocalCluster, admin: Client) -> Iterator[dict[str, Any]]:
-    """Two webhooks, and the ReplicaSet that the load's pods say they belong to."""
+    """Two webhooks, and the StatefulSet that the load's pods say they belong to."""
     with webhooks(own_cluster, admin, 2):
-        yield replica_set(admin)
+        yield stateful_set(admin)
 
 
-def replica_set(admin: Client) -> dict[str, Any]:
-    """Without replicas: the pods are ours, and none is ever stored."""
-    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/replicasets"
+def stateful_set(admin: Client) -> dict[str, Any]:
+    """Without replicas: the pods are ours, and none is ever stored. Its pods' slots come with their names, at once."""
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets"
     found = [each for each in admin.get_json(path)["items"] if each["metadata"]["name"] == "load"]
-    owner: dict[str, Any] = found[0] if found else admin.post(path, workload("ReplicaSet", "load", 0))
+    owner: dict[str, Any] = found[0] if found else admin.post(path, workload("StatefulSet", "load", 0))
     wait_for("the first pod to be placed", lambda: is_placed(admin, owner))
     return owner
 
 
-# --- the load ----------------------------------------------------------------------------------------------------------
+# --- the load -------------------------------------------------------------------------------------------------------
 
 
 def is_placed(client: Client, owner: dict[str, Any]) -> bool:
-    """Creates a pod of the ReplicaSet as a dry run, and tells whether it came back with a decision."""
-    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "load", "controller": True}
-    metadata = {"generateName": "load-", "labels": {"app": "load"}}
-    metadata["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]  # type: ignore[assignment]
+    """Creates a pod of the StatefulSet as a dry run, and tells whether it came back with a decision."""
+    reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "load", "controller": True}
+    metadata = {
+        "name": "load-0",
+        "labels": {"app": "load"},
+        "ownerReferences": [{**reference, "uid": owner["metadata"]["uid"]}],
+    }
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec()}
     made = client.post(f"/api/v1/namespaces/{NAMESPACE}/pods", pod, {"dryRun": "All"})
     return names.CLASS in made["metadata"]["labels"]
@@ -171,7 +175,7 @@ def failed_open(client: Client) -> int:
     return sum(int(count) for count in re.findall(pattern, text, re.MULTILINE))
 
 
-# --- what is seen ------------------------------------------------------------------------------------------------------
+# --- what is seen ---------------------------------------------------------------------------------------------------
 
 
 def bundle(admin: Client) -> Bundle:
@@ -231,7 +235,7 @@ def rotate_under_load(cluster: LocalCluster, admin: Client, owner: dict[str, Any
     return load
 
 
-# --- rotations ---------------------------------------------------------------------------------------------------------
+# --- rotations ------------------------------------------------------------------------------------------------------
 
 
 def test_rotations_under_load_cost_no_call(own_cluster: LocalCluster, admin: Client, shop: dict[str, Any]) -> None:
@@ -246,7 +250,7 @@ def test_many_rotations_under_load_cost_no_call(own_cluster: LocalCluster, admin
     rotate_under_load(own_cluster, admin, shop, leaves=50, cas=20)
 
 
-# --- damage ------------------------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------------------------
 
 
 def delete(admin: Client) -> None:
@@ -326,7 +330,7 @@ def test_an_overwritten_ca_bundle_is_published_again(admin: Client, shop: dict[s
     assert bundle(admin) == held
 
 
-# --- somebody else's certificates --------------------------------------------------------------------------------------
+# --- somebody else's certificates -----------------------------------------------------------------------------------
 
 
 def hand_out(admin: Client, authority: Issued) -> Issued:
@@ -342,12 +346,12 @@ def hand_out(admin: Client, authority: Issued) -> Issued:
 def test_with_certificates_of_others_the_webhook_serves_and_writes_nothing(
     own_cluster: LocalCluster, admin: Client
 ) -> None:
-    """`--certificates secret`: the leaf is taken from the Secret, also the next one, and nobody's objects are touched."""
+    """`--certificates secret`: each leaf is taken from the Secret, and nobody's objects are touched."""
     install(Path(own_cluster.kubeconfig), admin, None)
     authority = new_authority(datetime.now(UTC))
     hand_out(admin, authority)
     with webhooks(own_cluster, admin, 1, "--certificates", "secret"):
-        owner = replica_set(admin)
+        owner = stateful_set(admin)
         with Load(Path(own_cluster.kubeconfig), owner).running() as load:
             leaf = hand_out(admin, authority)
             wait_for("the new leaf", lambda: served(admin).strip() == leaf.certificate.strip(), 5)
@@ -363,7 +367,7 @@ def test_taking_over_from_others_costs_no_call(own_cluster: LocalCluster, admin:
     install(Path(own_cluster.kubeconfig), admin, None)
     foreign = hand_out(admin, new_authority(datetime.now(UTC)))
     with webhooks(own_cluster, admin, 2):
-        owner = replica_set(admin)
+        owner = stateful_set(admin)
         before = failed_open(admin)
         with Load(Path(own_cluster.kubeconfig), owner).running() as load:
             wait_for("a leaf of our own", lambda: bundle(admin).leaf != foreign.certificate and is_steady(admin))

@@ -27,7 +27,7 @@ SPOT_TERM = (NodeRequirement(names.CAPACITY, "In", ("spot",)),)
 ON_DEMAND_TERM = (NodeRequirement(names.CAPACITY, "NotIn", ("spot",)),)
 ANYWHERE = Surroundings(Configuration())
 OVERFLOW = names.OVERFLOW_PRIORITY
-OUT = Surroundings(Configuration(), priority_classes=(OVERFLOW,), spot_is_out=True)
+OUT = Surroundings(Configuration(), priority_classes=(OVERFLOW,), out=frozenset({Class.SPOT}))
 
 
 def revision(workload: Workload = DEPLOYMENT, **changes: Any) -> Revision:
@@ -74,7 +74,7 @@ def test_a_spot_slot() -> None:
 
 def test_spot_is_out() -> None:
     """A spot slot is then preferred and no longer required, so that it may run on on-demand and return."""
-    decision = decide("id", 4, revision(), (), Surroundings(Configuration(), spot_is_out=True))
+    decision = decide("id", 4, revision(), (), Surroundings(Configuration(), out=frozenset({Class.SPOT})))
     assert (decision.placed, decision.slot, decision.soft, decision.reason) == (Class.SPOT, 4, True, Reason.SPOT_OUT)
     assert (decision.required, decision.preferred) == ((), (Preference(100, SPOT_TERM),))
     assert decision.tolerations == Configuration().classes.tolerations
@@ -125,8 +125,8 @@ PRIORITIES: dict[str, tuple[int, Revision, Surroundings, str]] = {
     "soft and above what is assumed (n=10: 8 serve)": (8, revision(), OUT, OVERFLOW),
     "soft and below what is assumed": (7, revision(), OUT, ""),
     "an on-demand slot above min-available": (6, revision(policy=FIVE), OUT, ""),
-    "spot is not out": (5, revision(policy=FIVE), replace(OUT, spot_is_out=False), ""),
-    "soft for the order's sake alone": (9, revision(ORDERED), replace(OUT, spot_is_out=False), ""),
+    "spot is not out": (5, revision(policy=FIVE), replace(OUT, out=frozenset()), ""),
+    "soft for the order's sake alone": (9, revision(ORDERED), replace(OUT, out=frozenset()), ""),
     "the class does not exist: the pod would be refused": (
         5,
         revision(policy=FIVE),
@@ -163,7 +163,7 @@ PRIORITIES: dict[str, tuple[int, Revision, Surroundings, str]] = {
     "soft pods that the service needs keep spot's class": (
         1,
         revision(policy=FIVE),
-        Surroundings(roles(spot="s"), priority_classes=("s", OVERFLOW), spot_is_out=True),
+        Surroundings(roles(spot="s"), priority_classes=("s", OVERFLOW), out=frozenset({Class.SPOT})),
         "s",
     ),
 }
@@ -295,7 +295,7 @@ IN_A = (NodeRequirement(names.ZONE, "In", ("a",)), NodeRequirement(names.INSTANC
 def test_preferences_of_a_soft_pod() -> None:
     """The class outweighs the pool; with several presets each is said for each."""
     both = Configuration(Classes((PRESETS["default"], PRESETS["karpenter"])))
-    around = Surroundings(both, (Pool("a", "m"),), spot_is_out=True)
+    around = Surroundings(both, (Pool("a", "m"),), out=frozenset({Class.SPOT}))
     assert decide("id", 1, revision(), (), around).preferred == (
         Preference(100, term_of("default")),
         Preference(100, term_of("karpenter")),
@@ -318,10 +318,34 @@ def test_a_pool_is_named_by_what_is_known_of_it() -> None:
 @many
 @given(any_slots, st.integers(0, 60), st.booleans(), st.sampled_from([DEPLOYMENT, STATEFUL_SET, ORDERED]))
 def test_a_slot_always_gets_its_class(slots: Any, slot: int, out: bool, workload: Workload) -> None:
-    """Whatever the surroundings; on-demand is always required, spot is never required while it is out."""
+    """Whatever the surroundings; on-demand is required while it is there, spot is never required while it is out."""
     of = revision(workload, policy=Policy(slots.ratio, slots.floor))
-    decision = decide("id", slot, of, (), Surroundings(Configuration(), FOUR, (OVERFLOW,), out))
+    decision = decide(
+        "id", slot, of, (), Surroundings(Configuration(), FOUR, (OVERFLOW,), frozenset({Class.SPOT} if out else ()))
+    )
     assert (decision.placed, decision.slot) == (slots.class_of(slot), slot)
     assert not (out and decision.placed is Class.SPOT and decision.required)
     assert decision.placed is Class.SPOT or decision.required == (ON_DEMAND_TERM,)
     assert bool(decision.tolerations) is (decision.placed is Class.SPOT)
+
+
+BOTH_OUT = Surroundings(Configuration(), out=frozenset(Class))
+LONE = replace(DEPLOYMENT, replicas=1)
+FALLBACKS = {
+    "on-demand falls back to spot": (DEPLOYMENT, Policy(), 0, Reason.ON_DEMAND_OUT),
+    "a single replica waits": (LONE, Policy(), 0, Reason.SLOT),
+    "unless it says otherwise": (LONE, Policy(on_demand_fallback="spot"), 0, Reason.ON_DEMAND_OUT),
+    "who says so waits": (DEPLOYMENT, Policy(on_demand_fallback="wait"), 0, Reason.SLOT),
+    "spot falls back to on-demand": (DEPLOYMENT, Policy(), 1, Reason.SPOT_OUT),
+    "also here who says so waits": (DEPLOYMENT, Policy(spot_fallback="wait"), 1, Reason.SLOT),
+}
+
+
+@pytest.mark.parametrize(("workload", "policy", "slot", "reason"), FALLBACKS.values(), ids=FALLBACKS.keys())
+def test_the_policy_says_who_falls_back(workload: Workload, policy: Policy, slot: int, reason: Reason) -> None:
+    """A pod that falls back is soft, prefers its class and tolerates spot; one that waits requires its class."""
+    decision = decide("id", slot, revision(workload, policy=policy), (), BOTH_OUT)
+    assert decision.reason is reason
+    assert decision.soft == (reason is not Reason.SLOT) == (decision.required == ())
+    if decision.soft:
+        assert decision.tolerations == Configuration().classes.tolerations

@@ -1,11 +1,24 @@
 """Outages: what is noted, and until when it stands."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.model import Class
-from placement.outage import Outage, Outages, parse_outages
+from placement import names
+from placement.model import Class, NodeRequirement
+from placement.outage import (
+    Outage,
+    Outages,
+    Shape,
+    cleared,
+    noted,
+    outages_text,
+    parse_outages,
+    reachable,
+    shape_of,
+)
 from tests.placement.invariants import many
 
 NOTED = Outages(3, (Outage(Class.SPOT, 100.0),))
@@ -27,7 +40,85 @@ STANDING = {
 @pytest.mark.parametrize(("of", "now", "expected"), STANDING.values(), ids=STANDING.keys())
 def test_an_outage_stands_until_its_end(of: Class, now: float, expected: bool) -> None:
     """For its class only."""
-    assert NOTED.stands(of, now) is expected
+    assert NOTED.stands(of, ["a"], Shape(), now) is expected
+
+
+ZONES = {
+    "one of two zones": ((Outage(Class.SPOT, 100, frozenset("a")),), "ab", False, "b"),
+    "both zones, by two notes": (
+        (Outage(Class.SPOT, 100, frozenset("a")), Outage(Class.SPOT, 100, frozenset("b"))),
+        "ab",
+        True,
+        "",
+    ),
+    "a zone that has no nodes": ((Outage(Class.SPOT, 100, frozenset("c")),), "ab", False, "ab"),
+    "everywhere": ((Outage(Class.SPOT, 100),), "ab", True, ""),
+    "everywhere, and no node at all": ((Outage(Class.SPOT, 100),), "", True, ""),
+    "a zone, and no node at all": ((Outage(Class.SPOT, 100, frozenset("a")),), "", False, ""),
+    "for larger pods": ((Outage(Class.SPOT, 100, shape=Shape(4000, 0)),), "ab", False, "ab"),
+    "for pods of this size": ((Outage(Class.SPOT, 100, shape=Shape(1000, 512)),), "ab", True, ""),
+}
+
+
+@pytest.mark.parametrize(("noted_ones", "zones", "out", "left"), ZONES.values(), ids=ZONES.keys())
+def test_a_class_is_out_where_it_is_noted_out_in_every_zone(
+    noted_ones: tuple[Outage, ...], zones: str, out: bool, left: str
+) -> None:
+    """For a pod that asks for 1 CPU and 512 MiB."""
+    outages, asked = Outages(1, noted_ones), Shape(1000, 512)
+    assert outages.stands(Class.SPOT, zones, asked, 50.0) is out
+    assert outages.zones_left(Class.SPOT, zones, asked, 50.0) == frozenset(left)
+
+
+def test_an_outage_that_is_noted_again_lasts_twice_as_long() -> None:
+    """Five minutes, ten, twenty, an hour at most; after a long enough quiet it starts anew."""
+    outages, now, lasted = Outages(), 1000.0, []
+    for _ in range(6):
+        outages = noted(outages, Outage(Class.SPOT, 0), now)
+        (standing,) = outages.standing(now)
+        lasted.append(standing.until - now)
+        now = standing.until + 1
+    assert lasted == [300, 600, 1200, 2400, 3600, 3600]
+    assert outages.version == 6
+    late = noted(outages, Outage(Class.SPOT, 0), now + 10_000)
+    assert late.standing(now + 10_000)[0].until == now + 10_300
+
+
+def test_an_outage_of_a_given_length_is_as_long() -> None:
+    """And others, of other zones or classes, stay."""
+    first = noted(Outages(), Outage(Class.ON_DEMAND, 0), 0.0, 60)
+    both = noted(first, Outage(Class.SPOT, 0, frozenset("a")), 10.0, 30)
+    assert [(each.of, each.until) for each in both.standing(20.0)] == [(Class.ON_DEMAND, 60), (Class.SPOT, 40)]
+    assert cleared(both, [Outage(Class.ON_DEMAND, 0)], 20.0).standing(20.0) == both.standing(20.0)[1:]
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    """Nothing is lost between two programs."""
+    outage = Outage(Class.SPOT, 100, frozenset("ab"), Shape(500, 64), 10, 2, "rebalancer")
+    assert parse_outages(outages_text(Outages(7, (outage,)))) == Outages(7, (outage,))
+
+
+SHAPES = {
+    "several containers": ([{"cpu": "500m", "memory": "1Gi"}, {"cpu": 1, "memory": "512Mi"}], Shape(1500, 1536)),
+    "decimal units": ([{"cpu": "0.25", "memory": "100M"}], Shape(250, 95)),
+    "nothing asked for": ([{}, None], Shape()),
+    "what nobody can read": ([{"cpu": "many", "memory": "1Xi"}], Shape()),
+}
+
+
+@pytest.mark.parametrize(("requests", "expected"), SHAPES.values(), ids=SHAPES.keys())
+def test_the_shape_of_a_pod_is_what_its_containers_ask_for(requests: list[Any], expected: Shape) -> None:
+    """Together; what cannot be read counts as nothing, and never raises."""
+    assert shape_of({"containers": [{"resources": {"requests": each}} for each in requests]}) == expected
+
+
+def test_zones_that_a_pods_own_terms_exclude_do_not_count() -> None:
+    """Zone a or (zone b and not zone b): a is left."""
+    only_a = (NodeRequirement(names.ZONE, "In", ("a",)),)
+    never = (NodeRequirement(names.ZONE, "In", ("b",)), NodeRequirement(names.ZONE, "NotIn", ("b",)))
+    assert reachable(frozenset("abc"), (only_a, never)) == frozenset("a")
+    assert reachable(frozenset("abc"), ()) == frozenset("abc")
+    assert reachable(frozenset("abc"), ((NodeRequirement("other", "Exists"),),)) == frozenset("abc")
 
 
 GARBLED = {

@@ -144,7 +144,7 @@ def decisions(draw: st.DrawFn, raw_pod: Raw) -> Decision:
         draw(st.sampled_from([ONE, TWO])),
         draw(st.sampled_from([(), (Pool("a", "m"), Pool("b", "m"))])),
         (names.OVERFLOW_PRIORITY,),
-        draw(st.booleans()),
+        frozenset(draw(st.sets(st.sampled_from(list(Class))))),
     )
     revision = Revision("rs", workload, Policy(spread=spread), 10, selector, template)
     return decide("id", draw(st.sampled_from([0, 1, 4, 9])), revision, own_terms(raw_pod["spec"]), around)

@@ -1,0 +1,104 @@
+"""`spotweave outage`: shows, notes and clears outages, by hand."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from cli import __version__
+from kube.client import connect
+from kube.configmaps import change_outages, read_outages
+from placement.model import Class
+from placement.outage import Outage, Outages, cleared, noted, outages_text
+from placement.window import parse_duration
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser("outage", help="show, note or clear an outage of spot or on-demand")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, text, function in (
+        ("list", "show what is noted", show),
+        ("set", "note that a class is out: its slots are admitted soft", note),
+        ("clear", "clear what is noted", clear),
+    ):
+        action = actions.add_parser(name, parents=[common], help=text)
+        action.add_argument("--kubeconfig", type=Path, help="how to reach the cluster (default: as kubectl)")
+        action.add_argument("--context", help="the kubeconfig's context to use")
+        action.set_defaults(run=function)
+        if name == "list":
+            action.add_argument("-o", "--output", choices=("table", "json"), default="table")
+        else:
+            action.add_argument("--class", dest="of", type=Class, choices=list(Class), default=Class.SPOT)
+            action.add_argument("--zone", action="append", default=[], metavar="Z", help="only there; may be repeated")
+        if name == "set":
+            action.add_argument(
+                "--for", dest="lasts", type=_duration, metavar="D", help="such as 30m (default: back-off)"
+            )
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected a duration such as 90s, 5m or 1h30m, got {text!r}") from error
+
+
+def show(args: argparse.Namespace) -> int:
+    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    outages, _ = read_outages(client)
+    if args.output == "json":
+        print(json.dumps(json.loads(outages_text(outages)), indent=2))
+    else:
+        _print(outages)
+    return 0
+
+
+def note(args: argparse.Namespace) -> int:
+    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    seconds = None if args.lasts is None else args.lasts.total_seconds()
+    outage = Outage(args.of, 0.0, frozenset(args.zone))
+    _print(change_outages(client, lambda known: noted(known, outage, time.time(), seconds)))
+    return 0
+
+
+def clear(args: argparse.Namespace) -> int:
+    """Clears what is noted of a class: in the zones that are named, or altogether."""
+    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    zones = frozenset(args.zone)
+
+    def without(known: Outages) -> Outages:
+        gone = [each for each in known.noted if each.of is args.of and (not zones or each.zones == zones)]
+        return cleared(known, gone, time.time())
+
+    _print(change_outages(client, without))
+    return 0
+
+
+def _print(outages: Outages) -> None:
+    standing = outages.standing(time.time())
+    if not standing:
+        print(f"No outage stands (version {outages.version}).")
+        return
+    table = Table(
+        box=None, pad_edge=False, header_style="bold", title=f"version {outages.version}", title_justify="left"
+    )
+    for column in ("CLASS", "ZONES", "FROM", "UNTIL", "NOTED", "BY"):
+        table.add_column(column)
+    for each in standing:
+        shape = (
+            f"≥{each.shape.cpu_millis}m, ≥{each.shape.memory_mib}Mi"
+            if each.shape.cpu_millis or each.shape.memory_mib
+            else "any pod"
+        )
+        until = datetime.fromtimestamp(each.until, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        table.add_row(
+            str(each.of), ", ".join(sorted(each.zones)) or "all", shape, until, f"{each.strikes + 1}×", each.by
+        )
+    Console().print(table)

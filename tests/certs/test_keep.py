@@ -1,0 +1,367 @@
+"""Passes of one replica and of several: racing, crashing, with clocks that differ, after every kind of damage."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from certs.authority import LEAF_LIFETIME, issue, new_authority
+from certs.keep import Keeper, Source
+from certs.publish import CONFIGURATION, HOSTS, SECRET, bundle_of
+from certs.renewal import ROTATE_CA, ROTATE_LEAF, Bundle, authorities, successor, verifies
+from kube.client import Client
+from placement import names
+from tests.certs.fakeapi import FakeApi
+from tests.certs.test_publish import BUNDLE, NOW, configuration, secret
+
+OTHER = bundle_of(secret(replace(BUNDLE)))
+OVERLAP = timedelta(seconds=60)
+PASS_SECONDS = 2.0
+
+
+@dataclass
+class Clock:
+    """Seconds since the start, as all replicas' timers and days go by."""
+
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    @property
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.seconds)
+
+
+def keeper(api: FakeApi, clock: Clock | None = None, source: Source = Source.OWN) -> Keeper:
+    return Keeper(cast(Client, api), source, OVERLAP, clock or Clock())
+
+
+def healthy() -> FakeApi:
+    return FakeApi({SECRET: secret(BUNDLE), CONFIGURATION: configuration(BUNDLE.trusted)})
+
+
+def published(api: FakeApi) -> set[str | None]:
+    return {entry["clientConfig"].get("caBundle") for entry in api.objects[CONFIGURATION]["webhooks"]}
+
+
+def is_in_order(api: FakeApi, now: datetime = NOW) -> bool:
+    bundle = bundle_of(api.objects.get(SECRET))
+    return verifies(bundle, HOSTS, now) and published(api) == {b64encode(bundle.trusted).decode()}
+
+
+# --- one replica -----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_to_do_writes_nothing() -> None:
+    """A pass every two seconds by every replica costs two reads."""
+    api = healthy()
+    replica = keeper(api)
+    assert replica.look(NOW) == BUNDLE
+    assert replica.look(NOW) == BUNDLE
+    assert api.writes == []
+    assert replica.missing(NOW) is None
+
+
+def test_the_first_pass_issues_and_publishes() -> None:
+    """To every entry, after the Secret."""
+    api = FakeApi({CONFIGURATION: configuration(None, b"old")})
+    assert keeper(api).look(NOW) == bundle_of(api.objects[SECRET])
+    assert api.writes == [("POST", names.TLS_SECRET), ("PATCH", "spotweave")]
+    assert is_in_order(api)
+
+
+@pytest.mark.parametrize("there", [{}, {SECRET: secret(Bundle())}], ids=["none", "an empty one"])
+def test_a_faster_writer_of_the_secret_wins(there: dict[str, Any]) -> None:
+    """A conflict is read again, and what the other wrote is served: two replicas never serve two authorities."""
+    api = FakeApi({**there, CONFIGURATION: configuration(b"")})
+    api.before_write = lambda: api.store(SECRET, secret(BUNDLE))
+    assert keeper(api).look(NOW) == BUNDLE
+    assert is_in_order(api)
+
+
+def test_a_changed_configuration_is_read_again() -> None:
+    """Somebody put an entry before ours between our read and our write: the right one is written all the same."""
+    api = FakeApi({SECRET: secret(BUNDLE), CONFIGURATION: configuration(b"old")})
+    api.before_write = lambda: api.store(CONFIGURATION, configuration(BUNDLE.trusted, b"old"))
+    keeper(api).look(NOW)
+    assert is_in_order(api)
+
+
+def test_endless_conflicts_are_told() -> None:
+    """The caller tries again later; it must not hang here."""
+    api = FakeApi({SECRET: secret(Bundle()), CONFIGURATION: configuration(b"")})
+
+    def disturb() -> None:
+        api.store(SECRET, secret(Bundle()))
+        api.before_write = disturb
+
+    api.before_write = disturb
+    with pytest.raises(TimeoutError):
+        keeper(api).look(NOW)
+
+
+READINESS: dict[str, tuple[FakeApi, Source, datetime, str | None]] = {
+    "all is well": (healthy(), Source.OWN, NOW, None),
+    "no configuration": (FakeApi({}), Source.OWN, NOW, "the webhook configuration has no entries"),
+    "nobody has issued one yet": (
+        FakeApi({CONFIGURATION: configuration(b"")}),
+        Source.SECRET,
+        NOW,
+        "no certificate yet",
+    ),
+    "nobody has published it yet": (
+        FakeApi({SECRET: secret(BUNDLE), CONFIGURATION: configuration(b"")}),
+        Source.SECRET,
+        NOW,
+        "the served certificate does not verify against the published bundle",
+    ),
+    "nobody has renewed it": (
+        healthy(),
+        Source.SECRET,
+        NOW + LEAF_LIFETIME,
+        "the served certificate expired at 2026-08-30T12:00:00+00:00",
+    ),
+}
+
+
+@pytest.mark.parametrize(("api", "source", "now", "expected"), READINESS.values(), ids=READINESS.keys())
+def test_readiness_says_what_is_wrong(api: FakeApi, source: Source, now: datetime, expected: str | None) -> None:
+    """So that no call comes to a replica whose certificate callers would refuse."""
+    replica = keeper(api, source=source)
+    replica.look(now)
+    assert replica.missing(now) == expected
+
+
+def test_before_the_first_pass_nothing_is_ready() -> None:
+    """There is nothing to serve."""
+    assert keeper(healthy()).missing(NOW) == "no certificate yet"
+
+
+def test_certificates_of_others_are_served_and_never_written() -> None:
+    """Whatever state they are in. A garbled one is not taken; the next one is."""
+    api = healthy()
+    replica = keeper(api, source=Source.SECRET)
+    assert replica.look(NOW) == BUNDLE
+    for bundle in (Bundle(), replace(BUNDLE, leaf_key=b"x")):
+        api.store(SECRET, secret(bundle))
+        assert replica.look(NOW) == BUNDLE
+    api.store(CONFIGURATION, configuration(b"junk"))
+    authority = new_authority(NOW)
+    leaf = issue(authority, HOSTS, NOW)
+    api.store(SECRET, secret(Bundle(authority.certificate, leaf=leaf.certificate, leaf_key=leaf.key)))
+    served = replica.look(NOW)
+    assert served is not None
+    assert served.leaf == leaf.certificate
+    assert api.writes == []
+
+
+def test_peers_trust_whatever_a_peer_may_serve() -> None:
+    """What is published and what will be, each once, and nothing that is no certificate."""
+    api = FakeApi({SECRET: secret(BUNDLE), CONFIGURATION: configuration(b"\xffjunk", BUNDLE.trusted)})
+    replica = keeper(api, source=Source.SECRET)
+    replica.look(NOW)
+    assert replica.trusted == BUNDLE.trusted
+
+
+def test_a_rotation_takes_two_overlaps() -> None:
+    """120 s and a few passes of 2 s: published at 0 s, switched after 60 s, dropped after 120 s."""
+    api, clock = healthy(), Clock()
+    replica = keeper(api, clock)
+    api.store(SECRET, secret(replace(BUNDLE, wish=ROTATE_CA)))
+    changes: dict[float, int] = {}
+    leaf = BUNDLE.leaf
+    while clock.seconds < 150:
+        served = replica.look(clock.now)
+        assert served is not None
+        changes[clock.seconds] = len(authorities(served.trusted))
+        if served.leaf != leaf:
+            assert clock.seconds == 60
+            leaf = served.leaf
+        clock.seconds += PASS_SECONDS
+    assert [changes[at] for at in (0, 60, 118, 120, 148)] == [2, 2, 2, 1, 1]
+    assert len(api.writes) == 5  # three of the Secret, two of the configuration
+
+
+# --- several replicas ------------------------------------------------------------------------------------------------
+
+
+class CrashedError(Exception):
+    """The process ended at this line."""
+
+
+@cache
+def accepts(trusted: bytes, leaf: bytes, leaf_key: bytes) -> bool:
+    return verifies(Bundle(trusted=trusted, leaf=leaf, leaf_key=leaf_key), HOSTS, NOW)
+
+
+LAG_SECONDS = 10.0  # how far an API server may be behind; a quarter of the overlap is 15 s
+
+
+@dataclass
+class Replica:
+    """A webhook process: its keeper, and how far its clock is off."""
+
+    keeper: Keeper
+    skew: timedelta
+
+    def look(self, clock: Clock) -> None:
+        self.keeper.look(clock.now + self.skew)
+
+
+@dataclass
+class Fleet:
+    """Replicas, and API servers that may be behind. Notes every pair that would not get on."""
+
+    draw: Callable[[int], int]  # a number below this one
+    api: FakeApi = field(default_factory=healthy)
+    clock: Clock = field(default_factory=Clock)
+    replicas: list[Replica] = field(default_factory=list)
+    history: list[tuple[float, bytes]] = field(default_factory=list)
+    depth: int = 0
+    restarts: bool = True
+
+    def __post_init__(self) -> None:
+        self.api.before_call = self.interfere
+
+    def start(self) -> Replica:
+        """A new process, in one pass ready; it is not called before."""
+        replica = Replica(keeper(self.api, self.clock), timedelta(minutes=self.draw(41) - 20))
+        while replica.keeper.missing(self.clock.now) is not None:
+            self.attempt(replica)
+        return replica
+
+    def attempt(self, replica: Replica) -> bool:
+        self.depth += 1
+        try:
+            replica.look(self.clock)
+        except (CrashedError, TimeoutError):
+            return False
+        finally:
+            self.depth -= 1
+        self.check()
+        return True
+
+    def interfere(self) -> None:
+        """Before a call of one replica: now and then another one's whole pass, or the end of this one."""
+        self.check()
+        if self.depth != 1:
+            return
+        event = self.draw(12)
+        if event == 0 and self.replicas:
+            self.attempt(self.replicas[self.draw(len(self.replicas))])
+        elif event == 1 and self.restarts:
+            raise CrashedError
+
+    def round(self) -> None:
+        """All replicas look, in some order; one that crashes is started anew."""
+        for _ in range(len(self.replicas)):
+            index = self.draw(len(self.replicas))
+            self.replicas.append(self.replicas.pop(index))
+        for index in range(len(self.replicas)):
+            if not self.attempt(self.replicas[index]):
+                self.replicas[index] = self.start()
+        self.clock.seconds += PASS_SECONDS
+        self.check()
+
+    def check(self) -> None:
+        """Each replica's leaf is accepted by each API server, whichever of the last ten seconds' bundles it has."""
+        (value,) = published(self.api)
+        bundles = bundle_of({"data": {"ca.crt": value}}).trusted
+        if not self.history or self.history[-1][1] != bundles:
+            self.history.append((self.clock.seconds, bundles))
+        for index, (_, trusted) in enumerate(self.history):
+            until = self.history[index + 1][0] if index + 1 < len(self.history) else float("inf")
+            if until + LAG_SECONDS > self.clock.seconds:
+                for replica in self.replicas:
+                    served = replica.keeper.serving
+                    assert served is None or accepts(trusted, served.leaf, served.leaf_key), self.clock.seconds
+
+    @property
+    def bundle(self) -> Bundle:
+        return bundle_of(self.api.objects.get(SECRET))
+
+    def write(self, **changes: bytes) -> None:
+        self.api.store(SECRET, secret(replace(self.bundle, **changes)))
+
+    @property
+    def is_steady(self) -> bool:
+        bundle = self.bundle
+        return is_in_order(self.api) and len(authorities(bundle.trusted)) == 1 and not successor(bundle)
+
+
+def fleet(data: st.DataObject, replicas: int) -> Fleet:
+    made = Fleet(lambda below: data.draw(st.integers(0, below - 1)))
+    for _ in range(replicas):
+        made.replicas.append(made.start())
+    return made
+
+
+def until_steady(world: Fleet) -> None:
+    for _ in range(200):
+        world.round()
+        if world.is_steady and not world.bundle.wish:
+            return
+    raise AssertionError("no end of it")
+
+
+def forget(world: Fleet) -> None:
+    world.api.objects.pop(SECRET, None)
+
+
+DAMAGE: dict[str, Callable[[Fleet], None]] = {
+    "a new leaf is asked for": lambda world: world.write(wish=ROTATE_LEAF),
+    "a new authority is asked for": lambda world: world.write(wish=ROTATE_CA),
+    "the Secret is deleted": forget,
+    "the Secret is emptied": lambda world: world.write(
+        trusted=b"", authority_key=b"", next_key=b"", leaf=b"", leaf_key=b""
+    ),
+    "the authorities are garbled": lambda world: world.write(trusted=b"junk"),
+    "the authority's key is garbled": lambda world: world.write(authority_key=b"junk"),
+    "the next authority's key is lost": lambda world: world.write(next_key=b""),
+    "the leaf is garbled": lambda world: world.write(leaf=b"junk"),
+    "the leaf's key is garbled": lambda world: world.write(leaf_key=b"junk"),
+}
+
+
+@settings(max_examples=40)
+@given(st.data(), st.integers(1, 3))
+def test_no_call_fails_whatever_happens_to_the_secret(data: st.DataObject, replicas: int) -> None:
+    """Replicas race, crash at any call and have clocks that are 20 minutes off; API servers are 10 s behind.
+
+    After every call of every replica, each leaf that is served is accepted by each API server; in the end there is
+    one authority, published.
+    """
+    world = fleet(data, replicas)
+    for _ in range(data.draw(st.integers(1, 4))):
+        DAMAGE[data.draw(st.sampled_from(sorted(DAMAGE)))](world)
+        for _ in range(data.draw(st.integers(0, 40))):
+            world.round()
+    world.restarts = False
+    until_steady(world)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"junk", new_authority(NOW).certificate])
+def test_an_overwritten_ca_bundle_is_published_again_in_one_pass(value: bytes | None) -> None:
+    """In every state of a rotation, by whoever looks first; the Secret is left alone."""
+    api, clock = healthy(), Clock()
+    replica = keeper(api, clock)
+    replica.look(clock.now)
+    api.store(SECRET, secret(replace(BUNDLE, wish=ROTATE_CA)))
+    for _ in range(80):
+        replica.look(clock.now)
+        api.store(CONFIGURATION, configuration(value))
+        before = bundle_of(api.objects[SECRET])
+        keeper(api, clock).look(clock.now)
+        assert bundle_of(api.objects[SECRET]) == before
+        assert is_in_order(api)
+        clock.seconds += PASS_SECONDS
+    assert bundle_of(api.objects[SECRET]).leaf == BUNDLE.leaf  # nothing stood long enough for the next step

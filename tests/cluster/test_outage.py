@@ -1,0 +1,142 @@
+"""Outages: noted by hand, read by the webhook at once, and pods fall back as their policy says."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import main
+from cli.run import Installed, running
+from kube.client import connect
+from kube.membership import PATH as LEASES
+from localcluster import LocalCluster, Options, demo_profile
+from placement import names
+from placement.slots import Mix
+from tests.cluster.conftest import label
+from tests.cluster.world import World, is_exact, template, wait_for, workload
+
+pytestmark = pytest.mark.cluster
+
+Scene = tuple[World, Installed]
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    """A cluster of its own, since outages are cluster-wide; two replicas of the webhook."""
+    fast = Options(controller_qps=200, controller_burst=400)
+    with (
+        LocalCluster.start(demo_profile(), options=fast) as cluster,
+        running(cluster.kubeconfig, 2, log_level="warning") as installed,
+    ):
+        client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
+        for name in ("shop", "strangers"):
+            client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        label(client, "shop")
+        yield World(client, Path(cluster.kubeconfig), "shop"), installed
+        client.close()
+
+
+def outage(world: World, action: str, *options: str) -> None:
+    """As an operator does it."""
+    assert main(["outage", action, "--kubeconfig", str(world.kubeconfig), *options]) == 0
+
+
+def versions(world: World, installed: Installed) -> set[int]:
+    """The version of the outages that each webhook shows: as metric and in its Lease."""
+    shown = set()
+    for each in installed.processes:
+        with urllib.request.urlopen(f"{each.url}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        shown |= {int(float(line.split()[1])) for line in lines if line.startswith(f"{names.METRIC_OUTAGE_VERSION} ")}
+    leases = world.client.get_json(LEASES)["items"]
+    return shown | {int(lease["metadata"]["annotations"][names.OUTAGE_VERSION]) for lease in leases}
+
+
+def test_an_outage_of_spot_makes_spot_pods_soft_until_it_is_cleared(scene: Scene) -> None:
+    """Every webhook shows the version that it has read; with spot still there, soft pods go to spot all the same."""
+    world, installed = scene
+    (before,) = versions(world, installed)
+    outage(world, "set", "--for", "10m")
+    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 1})
+    world.create(workload("Deployment", "web", 10))
+    status = world.rest("web")
+    assert status.actual == Mix(7, 3)
+    assert status.soft == 7
+    outage(world, "clear")
+    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 2})
+    world.roll_out("web")
+    status = world.rest("web")
+    assert is_exact(status, 7, 3)
+    assert status.soft == 0
+    world.delete("Deployment", "web")
+
+
+def test_an_outage_of_one_zone_keeps_pods_out_of_it(scene: Scene) -> None:
+    """Spot is out in zone a: pods are not soft, since spot is elsewhere, and prefer the pools of the other zones."""
+    world, installed = scene
+    (before,) = versions(world, installed)
+    outage(world, "set", "--zone", "zone-a")
+    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 1})
+    world.create(workload("Deployment", "web", 10))
+    status = world.rest("web")
+    assert is_exact(status, 7, 3)
+    assert status.soft == 0
+    assert preferred_zones(world.pods("web")) == {"zone-b", "zone-c"}
+    outage(world, "clear")
+    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 2})
+    world.delete("Deployment", "web")
+
+
+def preferred_zones(pods: list[dict[str, Any]]) -> set[str]:
+    return {
+        expression["values"][0]
+        for pod in pods
+        for term in pod["spec"]["affinity"]["nodeAffinity"].get("preferredDuringSchedulingIgnoredDuringExecution", [])
+        for expression in term["preference"]["matchExpressions"]
+        if expression["key"] == names.ZONE
+    }
+
+
+def test_with_on_demand_full_a_rollout_finishes_by_falling_back(scene: Scene) -> None:
+    """A stranger fills on-demand; with the outage noted, the first new pod runs on spot, and status says so."""
+    world, installed = scene
+    (before,) = versions(world, installed)
+    world.create(workload("Deployment", "web", 3))
+    assert is_exact(world.rest("web"), 2, 1)
+    strangers = World(world.client, world.kubeconfig, "strangers")
+    greedy = {"name": "app", "image": "example/app:1.0", "resources": {"requests": {"cpu": "7950m"}}}
+    spec = template("greedy", containers=[greedy], nodeSelector={names.CAPACITY: "on-demand"})
+    strangers.create(workload("Deployment", "greedy", 6, template=spec))
+    wait_for("on-demand to be full", lambda: serving(strangers, "greedy") >= 5)
+    fill = {"name": "app", "image": "example/app:1.0", "resources": {"requests": {"cpu": "10m"}}}
+    crumbs = template("crumbs", containers=[fill], nodeSelector={names.CAPACITY: "on-demand"})
+    strangers.create(workload("Deployment", "crumbs", 40, template=crumbs))
+    wait_for("the crumbs to be stuck", lambda: unschedulable(strangers, "crumbs") > 0)
+    outage(world, "set", "--class", "on-demand")
+    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 1})
+    world.roll_out("web")
+    status = world.rest("web")
+    assert status.actual == Mix(3, 0)
+    assert status.soft == 1
+    assert "on the other class" in status.reason
+    assert any("on-demand is out" in each.reason for each in status.pods)
+    outage(world, "clear", "--class", "on-demand")
+    for name in ("greedy", "crumbs"):
+        strangers.delete("Deployment", name)
+    world.delete("Deployment", "web")
+
+
+def serving(world: World, app: str) -> int:
+    return sum(pod["status"].get("phase") == "Running" for pod in world.pods(app))
+
+
+def unschedulable(world: World, app: str) -> int:
+    return sum(
+        condition.get("reason") == "Unschedulable"
+        for pod in world.pods(app)
+        for condition in pod["status"].get("conditions", [])
+    )

@@ -1,0 +1,43 @@
+"""Members are known by their Leases, and judged by our own clock."""
+
+from __future__ import annotations
+
+from kube.membership import DURATION_SECONDS, FORGET_SECONDS, Lease, Membership
+from kube.store import Store
+from placement.model import Key
+from placement.names import SYSTEM_NAMESPACE
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_member_lives_as_long_as_its_lease_changes() -> None:
+    """What its renewal time says does not matter, that it changes does: clocks differ."""
+    clock, store = Clock(), Store[Lease]()
+    membership = Membership(store, clock)
+    store.put(Lease("a", "10.0.0.1:8443", "1999-01-01"))
+    store.put(Lease("b", "10.0.0.2:8443", "2999-01-01"))
+    assert membership.members() == {"a": "10.0.0.1:8443", "b": "10.0.0.2:8443"}
+    clock.now += DURATION_SECONDS - 1
+    store.put(Lease("a", "10.0.0.1:8443", "1999-01-02"))
+    clock.now += 2
+    assert membership.members() == {"a": "10.0.0.1:8443"}
+    clock.now += FORGET_SECONDS - 5
+    assert membership.forgotten() == ["b"]
+
+
+def test_a_member_that_gives_its_lease_up_is_gone_at_once() -> None:
+    """Others take over while it still answers."""
+    store = Store[Lease]()
+    membership = Membership(store, Clock())
+    store.put(Lease("a", "x", "1"))
+    store.remove(Key(SYSTEM_NAMESPACE, "a"))
+    assert membership.members() == {}
+    assert membership.forgotten() == []

@@ -1,0 +1,113 @@
+"""Replicas: who owns which ReplicaSet, and what happens when the owner does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from placement import names
+from tests.webhook.test_app import webhook
+from tests.webhook.world import patched, raw_pod, review
+from webhook.app import Door
+from webhook.peers import SUSPECT_SECONDS, UNSETTLED_SECONDS, Peers, ranked
+
+MEMBERS = {name: f"127.0.0.1:{port}" for name, port in (("a", 1), ("b", 2), ("c", 3))}
+UIDS = [f"uid-{number}" for number in range(300)]
+
+
+def test_replica_sets_are_shared_out_evenly() -> None:
+    """Of 300, each of three owns about a third."""
+    shares = Counter(ranked(uid, MEMBERS)[0] for uid in UIDS)
+    assert set(shares) == set(MEMBERS)
+    assert min(shares.values()) > 70
+
+
+def test_when_one_goes_only_its_own_change_hands() -> None:
+    """Everybody else's owner stays, and the new owner is the next in rank."""
+    for uid in UIDS:
+        first, second, _ = ranked(uid, MEMBERS)
+        left = [name for name in MEMBERS if name != "b"]
+        assert ranked(uid, left)[0] == (second if first == "b" else first)
+
+
+def test_the_order_in_which_members_are_known_does_not_matter() -> None:
+    """Every replica ranks alike."""
+    assert all(ranked(uid, ["a", "b", "c"]) == ranked(uid, ["c", "a", "b"]) for uid in UIDS)
+
+
+def test_each_replica_forwards_what_is_not_its_own() -> None:
+    """For any ReplicaSet exactly one replica decides itself."""
+    peers = [Peers(name, lambda: MEMBERS) for name in MEMBERS]
+    for uid in UIDS:
+        owners = [each.owner(uid) for each in peers]
+        assert owners.count(None) == 1
+        assert len({owner for owner in owners if owner}) == 1
+
+
+def test_alone_nothing_is_forwarded() -> None:
+    """Also before its own Lease was seen."""
+    assert Peers("a", dict).owner("uid") is None
+    assert Peers("a", lambda: {"a": "127.0.0.1:1"}).owner("uid") is None
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_peer_that_does_not_answer_is_passed_over_for_a_while() -> None:
+    """Nobody listens there: the next in rank owns it; later it is asked again."""
+    clock = Clock()
+    peers = Peers("a", lambda: MEMBERS, clock)
+    uid = next(uid for uid in UIDS if ranked(uid, MEMBERS)[:2] == ["b", "a"])
+
+    async def forward() -> bytes | None:
+        peer = peers.owner(uid)
+        assert peer is not None
+        answer = await peers.forward(peer, b"{}")
+        await peers.close()
+        return answer
+
+    assert asyncio.run(forward()) is None
+    assert peers.owner(uid) is None
+    clock.now += SUSPECT_SECONDS + 0.1
+    assert peers.owner(uid) == ("b", MEMBERS["b"])
+
+
+def test_for_a_moment_after_a_change_decisions_wait() -> None:
+    """Not at the start, where nobody decided before; then after each change of members."""
+    clock, members = Clock(), {"a": "x"}
+    peers = Peers("a", lambda: members, clock)
+    peers.owner("uid")
+    assert peers.is_settled
+    members["b"] = "y"
+    peers.owner("uid")
+    assert not peers.is_settled
+    clock.now += UNSETTLED_SECONDS + 0.1
+    assert peers.is_settled
+
+
+def test_where_no_owner_answers_the_pod_is_decided_here() -> None:
+    """A dead peer costs a moment, never a pod."""
+    hook = webhook()
+    members = {"mine": "127.0.0.1:1", "dead": "127.0.0.1:9"}
+    own = next(name for name in (f"mine-{number}" for number in range(99)) if ranked("rs", [name, "dead"])[0] == "dead")
+    door = Door(hook.world.admission, hook.metrics, peers=Peers(own, lambda: {own: "x", "dead": members["dead"]}))
+    created = patched(raw_pod(), asyncio.run(door.answer_patiently(review(raw_pod()))))
+    assert created["metadata"]["labels"] == {names.CLASS: "on-demand"}
+    assert b'spotweave_admission_forwarded_total{outcome="failed"} 1.0' in hook.metrics.text()
+
+
+def test_a_forwarded_call_is_decided_where_it_arrives() -> None:
+    """Whoever owns it: calls never go in circles."""
+    hook = webhook()
+    own = next(name for name in (f"mine-{number}" for number in range(99)) if ranked("rs", [name, "dead"])[0] == "dead")
+    door = Door(hook.world.admission, hook.metrics, peers=Peers(own, lambda: {own: "x", "dead": "127.0.0.1:9"}))
+    answer = door.answer_or_wait(review(raw_pod()), forwarded=True)
+    assert isinstance(answer, bytes)
+    assert patched(raw_pod(), answer)["metadata"]["labels"] == {names.CLASS: "on-demand"}
