@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     tls = [bind(args.listen, shared=args.share_port), *([bind(args.peer_listen)] if args.peer_listen else [])]
     plain = bind(args.metrics_listen)
     program.informers.start()
-    uvloop.run(serve(program.gateway, program.identity, tls, plain, background=program.chores, leave=program.leave))
+    uvloop.run(_serve(program, tls, plain))
     program.informers.stop()
     return 0
 
@@ -92,6 +92,12 @@ def _seconds(text: str) -> timedelta:
     if not text.isdigit() or not 1 <= int(text) <= 86_400:
         raise argparse.ArgumentTypeError(f"expected a whole number of seconds from 1 to 86400, got {text!r}")
     return timedelta(seconds=int(text))
+
+
+async def _serve(program: Program, tls: list[socket.socket], plain: socket.socket) -> None:
+    await serve(program.gateway, program.identity, tls, plain, background=program.chores, leave=program.leave)
+    if program.peers is not None:
+        await program.peers.close()
 
 
 def _advertised(args: argparse.Namespace) -> str:
