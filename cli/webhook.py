@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import secrets
+import socket
 import ssl
 import threading
 import time
