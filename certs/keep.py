@@ -89,7 +89,7 @@ class Keeper:
         entries = publish.read_entries(self._client)
         raw_secret = publish.read_secret(self._client)
         bundle = publish.bundle_of(raw_secret)
-        self.seen = self._sight.of(bundle, entries.published, self._timer())
+        self.seen = self._sight.of(bundle, entries, self._timer())
         if self._source is Source.OWN:
             step = next_step(bundle, self.seen, self.serving, publish.HOSTS, now, self._overlap)
             if step.why is not Why.NOTHING:
@@ -102,28 +102,33 @@ class Keeper:
 
     def _publish(self, entries: publish.Entries, bundle: Bundle) -> None:
         try:
-            if publish.publish(self._client, entries, bundle.trusted):
+            now_published = publish.publish(self._client, entries, bundle.trusted)
+            if now_published != entries:
                 log.info("certificates: published %d authorities", len(authorities(bundle.trusted)))
         except Invalid as error:  # the test of the version failed
             raise Conflict(error.asked, error.status, error.reason, error.message) from error
-        self.seen = self._sight.of(bundle, (bundle.trusted,) * len(entries.published), self._timer())
+        self.seen = self._sight.of(bundle, now_published, self._timer())
 
 
 class Sight:
-    """Since when the two objects have been seen as they are."""
+    """Since when the two objects have been seen as they are.
+
+    For the configuration its version counts: a caBundle that was overwritten and put right by another replica looks as
+    it did before.
+    """
 
     def __init__(self) -> None:
         self._bundle: Bundle | None = None
-        self._published: frozenset[bytes] = frozenset()
-        self._bundle_since = self._published_since = 0.0
+        self._entries: publish.Entries | None = None
+        self._bundle_since = self._entries_since = 0.0
 
-    def of(self, bundle: Bundle, published: tuple[bytes, ...], uptime: float) -> Seen:
+    def of(self, bundle: Bundle, entries: publish.Entries, uptime: float) -> Seen:
         if bundle != self._bundle:
             self._bundle, self._bundle_since = bundle, uptime
-        if frozenset(published) != self._published:
-            self._published, self._published_since = frozenset(published), uptime
+        if entries != self._entries:
+            self._entries, self._entries_since = entries, uptime
         return Seen(
-            self._published,
-            timedelta(seconds=uptime - self._published_since),
+            frozenset(entries.published),
+            timedelta(seconds=uptime - self._entries_since),
             timedelta(seconds=uptime - self._bundle_since),
         )

@@ -56,24 +56,27 @@ def write_secret(client: Client, raw_secret: dict[str, Any] | None, bundle: Bund
 def read_entries(client: Client) -> Entries:
     """No entries where there is no configuration."""
     raw = _read(client, CONFIGURATION)
-    if raw is None:
-        return Entries("", ())
+    return Entries("", ()) if raw is None else _entries_of(raw)
+
+
+def _entries_of(raw: dict[str, Any]) -> Entries:
     bundles = tuple(_decoded(entry["clientConfig"].get("caBundle")) for entry in raw.get("webhooks") or [])
     return Entries(raw["metadata"]["resourceVersion"], bundles)
 
 
-def publish(client: Client, entries: Entries, trusted: bytes) -> bool:
-    """Writes the caBundle of every entry that has another one; False where none has."""
+def publish(client: Client, entries: Entries, trusted: bytes) -> Entries:
+    """Writes the caBundle of every entry that has another one; returns how they are then."""
     value = b64encode(trusted).decode()
     changes = [
         {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": value}
         for index, published in enumerate(entries.published)
         if published != trusted
     ]
-    if changes:
-        unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": entries.version}
-        client.patch(CONFIGURATION, [unchanged, *changes], content_type=JSON_PATCH)
-    return bool(changes)
+    if not changes:
+        return entries
+    unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": entries.version}
+    raw = client.patch(CONFIGURATION, [unchanged, *changes], content_type=JSON_PATCH)
+    return _entries_of(raw)
 
 
 def bundle_of(raw_secret: dict[str, Any] | None) -> Bundle:

@@ -7,7 +7,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
-LEVELS = ("debug", "info", "warning", "error")
+LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class JsonFormatter(logging.Formatter):

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -43,6 +44,7 @@ TOKEN_SECONDS = 365 * 24 * 3600
 READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
 CANARY = "spotweave-canary"
+PINNED = 50  # the overlay's own number in the range
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -170,9 +172,10 @@ def install(kubeconfig: Path, admin: Client, configuration: str | None) -> str:
 
 
 def _service_address(admin: Client, port: int) -> IPv4Address:
-    """Where the API server shall find the webhook: where it was, else a free one of the range that Services are in.
+    """Where the API server shall find the webhook: where it was, else at an address that no other cluster has.
 
-    Number 50 as a rule, another one where a second cluster on this machine has taken that.
+    Clusters on one machine may share a range of addresses, but not the API server's port: with Services in
+    127.96.0.0/16 and the API server at port 40123, it is number 40123 of the range, 127.96.156.187.
     """
     first = IPv4Address(_cluster_ip(admin, "default", "kubernetes"))
     if first not in LOOPBACK:
@@ -183,17 +186,16 @@ def _service_address(admin: Client, port: int) -> IPv4Address:
             exit_code=2,
         )
     try:
-        candidates = [IPv4Address(_cluster_ip(admin, names.SYSTEM_NAMESPACE, names.WEBHOOK_SERVICE))]
+        address = IPv4Address(_cluster_ip(admin, names.SYSTEM_NAMESPACE, names.WEBHOOK_SERVICE))
     except NotFound:
-        candidates = [IPv4Network((first, 24), strict=False)[number] for number in range(50, 100)]
-    free = next((address for address in candidates if _is_free(address, port)), None)
-    if free is None:
+        address = IPv4Network((first, 16), strict=False)[urlsplit(admin.server).port or PINNED]
+    if not _is_free(address, port):
         raise ClusterError(
-            f"another process listens on {candidates[0]}:{port}, where the API server calls the webhook",
+            f"another process listens on {address}:{port}, where the API server calls the webhook",
             "is `spotweave run` running on this cluster already?",
             exit_code=2,
         )
-    return free
+    return address
 
 
 def _cluster_ip(admin: Client, namespace: str, service: str) -> str:

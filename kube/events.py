@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from cachetools import TTLCache
 
-from kube.errors import AlreadyExists, ApiError, NotFound
+from kube.errors import AlreadyExists, ApiError, Garbled, NotFound
 from placement import names
 from placement.model import Workload
 
@@ -190,17 +190,20 @@ def write(api: Api, note: Note, instance: str, now: datetime) -> None:
 def _raise_count(api: Api, note: Note, instance: str, now: datetime) -> None:
     path = f"{_path(note)}/{note.event_name}"
     try:
-        there = api.get_json(path)
-        series = {"count": _count(there) + note.count, "lastObservedTime": _micro_time(now)}
-        version = there["metadata"]["resourceVersion"]
+        version, count = _version_and_count(path, api.get_json(path))
+        series = {"count": count + note.count, "lastObservedTime": _micro_time(now)}
         api.patch(path, {"metadata": {"resourceVersion": version}, "series": series})
     except NotFound:
         api.post(_path(note), raw_event(note, instance, now))
 
 
-def _count(raw: Any) -> int:
-    count = (raw.get("series") or {}).get("count")
-    return count if isinstance(count, int) else 1
+def _version_and_count(path: str, raw: object) -> tuple[str, int]:
+    match raw:
+        case {"metadata": {"resourceVersion": str(version)}, "series": {"count": int(count)}}:
+            return version, count
+        case {"metadata": {"resourceVersion": str(version)}}:
+            return version, 1
+    raise Garbled(f"GET {path}", "not an Event")
 
 
 def raw_event(note: Note, instance: str, now: datetime) -> dict[str, Any]:

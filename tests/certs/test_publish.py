@@ -95,7 +95,7 @@ def test_only_entries_that_differ_are_patched() -> None:
     api = FakeApi({CONFIGURATION: configuration(b"new", b"old", None)})
     entries = read_entries(client(api))
     assert entries == Entries("1", (b"new", b"old", b""))
-    assert publish(client(api), entries, b"new")
+    assert publish(client(api), entries, b"new") == Entries("2", (b"new",) * 3)
     value = b64encode(b"new").decode()
     assert api.patches == [
         [
@@ -104,7 +104,8 @@ def test_only_entries_that_differ_are_patched() -> None:
             {"op": "add", "path": "/webhooks/2/clientConfig/caBundle", "value": value},
         ]
     ]
-    assert not publish(client(api), read_entries(client(api)), b"new")
+    assert publish(client(api), read_entries(client(api)), b"new") == Entries("2", (b"new",) * 3)
+    assert len(api.patches) == 1
 
 
 def test_a_configuration_that_was_changed_meanwhile_is_not_written() -> None:
@@ -120,4 +121,5 @@ def test_without_a_configuration_there_are_no_entries() -> None:
     """And nothing to publish to."""
     api = FakeApi({})
     assert read_entries(client(api)) == Entries("", ())
-    assert not publish(client(api), Entries("", ()), b"new")
+    assert publish(client(api), Entries("", ()), b"new") == Entries("", ())
+    assert api.patches == []

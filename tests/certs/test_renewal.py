@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from certs.authority import CA_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Issued, issue, new_authority
@@ -332,38 +332,47 @@ def test_a_replica_serves(serving: Bundle | None, bundle: Bundle, sight: Seen, e
     assert serves(serving, bundle, sight, HOSTS, NOW, OVERLAP) == expected
 
 
-def test_a_leaf_with_a_chain_verifies() -> None:
-    """As cert-manager writes it where an authority in between has signed."""
-    root = intermediate_root()
-    between = sub_authority(root)
-    leaf = issue(between, HOSTS, NOW)
-    bundle = Bundle(root.certificate, leaf=leaf.certificate + between.certificate, leaf_key=leaf.key)
-    assert is_accepted(bundle, seen(root.certificate), HOSTS, NOW)
-    assert not is_accepted(replace(bundle, leaf=leaf.certificate), seen(root.certificate), HOSTS, NOW)
-
-
-def intermediate_root() -> Issued:
-    """Like ours, but it may sign authorities."""
-    return sub_authority(None)
-
-
-def sub_authority(parent: Issued | None) -> Issued:
-    subject = new_authority(NOW)
-    own_key = serialization.load_pem_private_key(subject.key, None)
-    signing_key = own_key if parent is None else serialization.load_pem_private_key(parent.key, None)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "root" if parent is None else "between")])
+def made_like_cert_manager(parent: Issued | None, *, is_authority: bool, subject: str = "") -> Issued:
+    """As Go's x509 writes them: a root that names no authority, a leaf without a subject and so a critical SAN."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    parent_key = key if parent is None else serialization.load_pem_private_key(parent.key, None)
+    assert isinstance(parent_key, ec.EllipticCurvePrivateKey)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)] if subject else [])
     issuer = name if parent is None else x509.load_pem_x509_certificate(parent.certificate).subject
-    public, signing_public = own_key.public_key(), signing_key.public_key()
-    usage = x509.load_pem_x509_certificate(subject.certificate).extensions.get_extension_for_class(x509.KeyUsage)
-    certificate = (
-        x509.CertificateBuilder(issuer, name, public, x509.random_serial_number(), NOW - DAY, NOW + 99 * DAY)  # type: ignore[arg-type]
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(usage.value, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)  # type: ignore[arg-type]
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_public), critical=False)  # type: ignore[arg-type]
-        .sign(signing_key, hashes.SHA256())  # type: ignore[arg-type]
+    builder = (
+        x509.CertificateBuilder(issuer, name, key.public_key(), x509.random_serial_number(), NOW, NOW + 90 * DAY)
+        .add_extension(key_usage(signs=is_authority), critical=True)
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
     )
-    return Issued(certificate.public_bytes(serialization.Encoding.PEM), subject.key)
+    if is_authority:
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    else:
+        hosts = x509.SubjectAlternativeName([x509.DNSName(host) for host in HOSTS])
+        builder = builder.add_extension(hosts, critical=True)
+    if parent is not None:
+        public = parent_key.public_key()
+        builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(public), critical=False)
+    certificate = builder.sign(parent_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return Issued(certificate, private)
+
+
+def key_usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(True, False, not signs, False, False, signs, False, False, False)
+
+
+def test_what_cert_manager_writes_is_accepted() -> None:
+    """A leaf of its authority; also with an authority in between, which then comes with the leaf."""
+    root = made_like_cert_manager(None, is_authority=True, subject="spotweave webhook CA")
+    leaf = made_like_cert_manager(root, is_authority=False)
+    assert is_accepted(Bundle(leaf=leaf.certificate, leaf_key=leaf.key), seen(root.certificate), HOSTS, NOW)
+    between = made_like_cert_manager(root, is_authority=True, subject="between")
+    leaf = made_like_cert_manager(between, is_authority=False)
+    chained = Bundle(leaf=leaf.certificate + between.certificate, leaf_key=leaf.key)
+    assert is_accepted(chained, seen(root.certificate), HOSTS, NOW)
+    assert not is_accepted(replace(chained, leaf=leaf.certificate), seen(root.certificate), HOSTS, NOW)
 
 
 # --- what is issued --------------------------------------------------------------------------------------------------

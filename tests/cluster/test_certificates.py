@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from certs import publish
 from certs.authority import Issued, issue, new_authority
 from certs.renewal import Bundle, authorities, successor, verifies
-from cli import certs, logs
+from cli import certs, kubectl, logs
 from cli.run import Installed, Process, access_for, install
 from kube.client import Client, connect
 from localcluster import LocalCluster, Options, demo_profile
@@ -100,9 +101,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def shop(own_cluster: LocalCluster, admin: Client) -> Iterator[dict[str, Any]]:
-    """Two webhooks, and the StatefulSet that the load's pods say they belong to."""
+    """Two webhooks until the end, and the StatefulSet that the load's pods say they belong to.
+
+    Tests with webhooks of their own come before those with these, since one address serves one set.
+    """
     with webhooks(own_cluster, admin, 2):
         yield stateful_set(admin)
 
@@ -235,6 +239,61 @@ def rotate_under_load(cluster: LocalCluster, admin: Client, owner: dict[str, Any
     return load
 
 
+# --- somebody else's certificates -----------------------------------------------------------------------------------
+
+
+def overwrite(value: bytes) -> Callable[[Client], None]:
+    def act(admin: Client) -> None:
+        path = "/webhooks/0/clientConfig/caBundle"
+        operation = {"op": "add", "path": path, "value": b64encode(value).decode()}
+        admin.patch(publish.CONFIGURATION, [operation], content_type="application/json-patch+json")
+
+    return act
+
+
+def hand_out(admin: Client, authority: Issued) -> Issued:
+    """What cert-manager does: the Secret gets a leaf and its authority; and its injector: the caBundle."""
+    leaf = issue(authority, publish.HOSTS, datetime.now(UTC))
+    given = {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": authority.certificate}
+    data = {key: b64encode(value).decode() for key, value in given.items()}
+    admin.patch(publish.SECRET, {"data": {**dict.fromkeys(publish.KEYS.values()), **data}})
+    overwrite(authority.certificate)(admin)
+    return leaf
+
+
+def test_with_certificates_of_others_the_webhook_serves_and_writes_nothing(
+    own_cluster: LocalCluster, admin: Client
+) -> None:
+    """`--certificates secret`: each leaf is taken from the Secret, and nobody's objects are touched."""
+    install(Path(own_cluster.kubeconfig), admin, None)
+    authority = new_authority(datetime.now(UTC))
+    hand_out(admin, authority)
+    with webhooks(own_cluster, admin, 1, "--certificates", "secret"):
+        owner = stateful_set(admin)
+        with Load(Path(own_cluster.kubeconfig), owner).running() as load:
+            leaf = hand_out(admin, authority)
+            wait_for("the new leaf", lambda: served(admin).strip() == leaf.certificate.strip(), 5)
+            load.go_on()
+        assert load.missed == []
+        held = bundle(admin)
+        assert (held.leaf, held.authority_key) == (leaf.certificate, b"")
+        assert published(admin) == {authority.certificate}
+
+
+def test_taking_over_from_others_costs_no_call(own_cluster: LocalCluster, admin: Client) -> None:
+    """The Secret holds a leaf whose authority's key is not ours to use: it is served until our own is trusted."""
+    install(Path(own_cluster.kubeconfig), admin, None)
+    foreign = hand_out(admin, new_authority(datetime.now(UTC)))
+    with webhooks(own_cluster, admin, 2):
+        owner = stateful_set(admin)
+        before = failed_open(admin)
+        with Load(Path(own_cluster.kubeconfig), owner).running() as load:
+            wait_for("a leaf of our own", lambda: bundle(admin).leaf != foreign.certificate and is_steady(admin))
+            load.go_on()
+        assert load.missed == []
+        assert failed_open(admin) == before
+
+
 # --- rotations ------------------------------------------------------------------------------------------------------
 
 
@@ -296,15 +355,6 @@ def test_a_lost_secret_is_brought_back_and_costs_no_call(
     assert failed_open(admin) == before
 
 
-def overwrite(value: bytes) -> Callable[[Client], None]:
-    def act(admin: Client) -> None:
-        path = "/webhooks/0/clientConfig/caBundle"
-        operation = {"op": "add", "path": path, "value": b64encode(value).decode()}
-        admin.patch(publish.CONFIGURATION, [operation], content_type="application/json-patch+json")
-
-    return act
-
-
 def remove(admin: Client) -> None:
     operation = {"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}
     admin.patch(publish.CONFIGURATION, [operation], content_type="application/json-patch+json")
@@ -330,52 +380,6 @@ def test_an_overwritten_ca_bundle_is_published_again(admin: Client, shop: dict[s
     assert bundle(admin) == held
 
 
-# --- somebody else's certificates -----------------------------------------------------------------------------------
-
-
-def hand_out(admin: Client, authority: Issued) -> Issued:
-    """What cert-manager does: the Secret gets a leaf and its authority; and its injector: the caBundle."""
-    leaf = issue(authority, publish.HOSTS, datetime.now(UTC))
-    given = {"tls.crt": leaf.certificate, "tls.key": leaf.key, "ca.crt": authority.certificate}
-    data = {key: b64encode(value).decode() for key, value in given.items()}
-    admin.patch(publish.SECRET, {"data": {**dict.fromkeys(publish.KEYS.values()), **data}})
-    overwrite(authority.certificate)(admin)
-    return leaf
-
-
-def test_with_certificates_of_others_the_webhook_serves_and_writes_nothing(
-    own_cluster: LocalCluster, admin: Client
-) -> None:
-    """`--certificates secret`: each leaf is taken from the Secret, and nobody's objects are touched."""
-    install(Path(own_cluster.kubeconfig), admin, None)
-    authority = new_authority(datetime.now(UTC))
-    hand_out(admin, authority)
-    with webhooks(own_cluster, admin, 1, "--certificates", "secret"):
-        owner = stateful_set(admin)
-        with Load(Path(own_cluster.kubeconfig), owner).running() as load:
-            leaf = hand_out(admin, authority)
-            wait_for("the new leaf", lambda: served(admin).strip() == leaf.certificate.strip(), 5)
-            load.go_on()
-        assert load.missed == []
-        held = bundle(admin)
-        assert (held.leaf, held.authority_key) == (leaf.certificate, b"")
-        assert published(admin) == {authority.certificate}
-
-
-def test_taking_over_from_others_costs_no_call(own_cluster: LocalCluster, admin: Client) -> None:
-    """The Secret holds a leaf whose authority's key is not ours to use: it is served until our own is trusted."""
-    install(Path(own_cluster.kubeconfig), admin, None)
-    foreign = hand_out(admin, new_authority(datetime.now(UTC)))
-    with webhooks(own_cluster, admin, 2):
-        owner = stateful_set(admin)
-        before = failed_open(admin)
-        with Load(Path(own_cluster.kubeconfig), owner).running() as load:
-            wait_for("a leaf of our own", lambda: bundle(admin).leaf != foreign.certificate and is_steady(admin))
-            load.go_on()
-        assert load.missed == []
-        assert failed_open(admin) == before
-
-
 def test_the_command_shows_how_it_stands(
     own_cluster: LocalCluster, admin: Client, shop: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -383,3 +387,27 @@ def test_the_command_shows_how_it_stands(
     wait_for("all to be in order", lambda: is_steady(admin))
     assert command(own_cluster, "show") == 0
     assert "callers      accept the leaf" in capsys.readouterr().out
+
+
+# --- the overlay -----------------------------------------------------------------------------------------------------
+
+
+def test_the_overlay_fits_what_the_webhook_looks_for() -> None:
+    """Names of one object in another: Secret, host, Certificate to inject from; and no right to write Secrets."""
+    rendered = kubectl.call("kustomize", str(ROOT / "manifests" / "overlays" / "cert-manager"))
+    objects = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(rendered) if each}
+    certificate = objects["Certificate", "spotweave-webhook"]
+    assert certificate["spec"]["secretName"] == names.TLS_SECRET
+    assert tuple(certificate["spec"]["dnsNames"]) == publish.HOSTS
+    assert ("Secret", names.TLS_SECRET) not in objects
+    authority = objects["Certificate", objects["Issuer", certificate["spec"]["issuerRef"]["name"]]["metadata"]["name"]]
+    assert authority["spec"]["isCA"] is True
+    configuration = objects["MutatingWebhookConfiguration", names.WEBHOOK_CONFIGURATION]
+    source = configuration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert source == f"{names.SYSTEM_NAMESPACE}/{certificate['metadata']['name']}"
+    (container,) = objects["Deployment", "spotweave-webhook"]["spec"]["template"]["spec"]["containers"]
+    assert "--certificates=secret" in container["args"]
+    secrets = [
+        rule["verbs"] for rule in objects["Role", "spotweave-webhook"]["rules"] if "secrets" in rule["resources"]
+    ]
+    assert [rule["verbs"] for rule in rules if "secrets" in rule["resources"]] == [["get"]]

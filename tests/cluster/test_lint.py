@@ -86,7 +86,7 @@ def teller(cluster: LocalCluster) -> Iterator[Teller]:
         wait_for("the policy to be in force", lambda: teller.about({names.SPOT_RATIO: "70"}))
         yield teller
     api.rest_client.pool_manager.clear()
-    api.close()
+    api.close()  # type: ignore[no-untyped-call]
 
 
 def is_undecided(mistake: Mistake) -> bool:

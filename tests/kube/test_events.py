@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unreachable
+from kube.errors import AlreadyExists, Conflict, Forbidden, Garbled, NotFound, Unreachable
 from kube.events import BURST, NOTE_BYTES, Bucket, EventWriter, Note, Tally, raw_event, write
 from placement.model import Kind, Workload
 
@@ -180,6 +180,19 @@ def test_an_event_that_expires_in_between_is_created_anew() -> None:
     api.failure = AlreadyExists("POST", 409, "AlreadyExists", "")
     write(api, replace(TOLD, count=7), "webhook-1", NOW)
     assert api.counts == [7]
+
+
+def test_an_answer_that_is_no_event_is_an_error_of_the_api() -> None:
+    """Which the thread survives; anything else would end the program."""
+
+    class Odd(FakeEvents):
+        def get_json(self, path: str) -> Any:
+            return ["a proxy's page"]
+
+    api = Odd()
+    write(api, TOLD, "webhook-1", NOW)
+    with pytest.raises(Garbled):
+        write(api, TOLD, "webhook-1", NOW)
 
 
 # --- the thread ------------------------------------------------------------------------------------------------------

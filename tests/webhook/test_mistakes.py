@@ -1,0 +1,34 @@
+"""Mistakes, told on the workload."""
+
+from __future__ import annotations
+
+from placement import names
+from placement.model import Kind, Workload
+from placement.policy import Mistake
+from webhook.mistakes import Mistakes
+
+WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "u", 10)
+RATIO = Mistake("workload", names.SPOT_RATIO, "70", "a percentage")
+FLOOR = Mistake("namespace", names.MIN_ON_DEMAND, "two", "a whole number")
+
+
+def told(*mistakes: Mistake, dry_run: bool = False) -> list[tuple[Workload, str, str]]:
+    events: list[tuple[Workload, str, str]] = []
+    teller = Mistakes(lambda workload, reason, text: events.append((workload, reason, text)))
+    teller.tell(WEB, mistakes, dry_run=dry_run)
+    return events
+
+
+def test_all_mistakes_are_told_in_one_event() -> None:
+    """On the workload, also those that its namespace has made."""
+    assert told(RATIO, FLOOR) == [(WEB, names.EVENT_MISTAKE, f"{RATIO}; {FLOOR}")]
+
+
+def test_no_mistakes_are_no_event() -> None:
+    """Most workloads have none."""
+    assert told() == []
+
+
+def test_a_dry_run_writes_no_event() -> None:
+    """Dry runs change nothing."""
+    assert told(RATIO, dry_run=True) == []
