@@ -17,6 +17,7 @@ from cli import __version__
 from cli.configuration import load_configuration
 from kube.client import connect
 from kube.snapshot import read_snapshot
+from placement.lint import rollout_finding
 from placement.model import Class, Kind
 from placement.policy import SETTINGS, Policy, percent
 from placement.slots import Mix
@@ -71,6 +72,7 @@ def _workload_json(status: WorkloadStatus) -> dict[str, Any]:
         "missed": list(status.missed),
         "soft": status.soft,
         "reason": status.reason,
+        "advice": advice_of(status),
         "mistakes": [
             {"level": each.level, "annotation": each.annotation, "value": each.value, "expected": each.expected}
             for each in status.mistakes
@@ -152,7 +154,17 @@ def _remarks(status: WorkloadStatus) -> list[Text]:
     workload = f"{status.workload.namespace}/{status.workload.name}"
     differs = [Text(f"! {workload}: {status.reason}", style="yellow")] if status.reason else []
     missed = [Text(f"! {workload}: missed by admission: {', '.join(status.missed)}")] if status.missed else []
-    return [*differs, *missed, *(Text(f"! {workload}: {mistake}", style="red") for mistake in status.mistakes)]
+    advice = [Text(f"? {workload}: {text}", style="dim")] if (text := advice_of(status)) else []
+    mistakes = (Text(f"! {workload}: {mistake}", style="red") for mistake in status.mistakes)
+    return [*differs, *missed, *mistakes, *advice]
+
+
+def advice_of(status: WorkloadStatus) -> str:
+    """What is no mistake, but worth a second look: a rollout that may take the whole on-demand floor away at once."""
+    finding = rollout_finding(status.workload, status.policy)
+    if finding is None:
+        return ""
+    return f"{finding.annotation} {finding.value} {finding.verdict}; better: {finding.expected}"
 
 
 def _pod_table(status: WorkloadStatus) -> Table:

@@ -27,6 +27,7 @@ from kube import resources
 from kube.client import Client, connect
 from kube.configmaps import STATE, ConfigMap, OutageMemory
 from kube.errors import ApiError
+from kube.events import EventWriter
 from kube.informer import Informer, InformerSet
 from kube.membership import RENEW_SECONDS, WEBHOOK_LEASES, Lease, Membership, announce, withdraw
 from kube.owners import look_up
@@ -36,6 +37,7 @@ from placement.configuration import Configuration
 from webhook.admission import Admission, Stores
 from webhook.app import Door, create_app
 from webhook.metrics import Metrics
+from webhook.mistakes import Mistakes
 from webhook.peers import Peers
 from webhook.server import Gateway, Identity, bind, serve
 
@@ -84,7 +86,9 @@ def run(args: argparse.Namespace) -> int:
     tls = [bind(args.listen, shared=args.share_port), *([bind(args.peer_listen)] if args.peer_listen else [])]
     plain = bind(args.metrics_listen)
     program.informers.start()
+    program.events.start()
     uvloop.run(_serve(program, tls, plain))
+    program.events.stop()
     program.informers.stop()
     return 0
 
@@ -135,6 +139,7 @@ class Program:
         self._outages = outages = OutageMemory(states, self._renew_now)
         self.metrics = Metrics()
         self.identity = Identity()
+        self.events = EventWriter(client, self.name)
         self.informers = InformerSet(
             [
                 Informer(client, resources.NAMESPACES, stores.namespaces),
@@ -155,6 +160,7 @@ class Program:
             outages=lambda: outages.current,
             now=time.time,
             look_up=lambda owner, namespace: look_up(client, owner, namespace),
+            mistakes=Mistakes(self.events.tell),
         )
         self.metrics.outage_version.set_function(lambda: outages.current.version)
         self.metrics.ledger.set_function(lambda: len(self.admission.ledger))

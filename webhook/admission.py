@@ -32,6 +32,7 @@ from placement.model import (
 from placement.outage import Outages, reachable, shape_of
 from placement.patch import own_terms
 from placement.policy import Mistake, Policy, resolve
+from webhook.mistakes import Mistakes, nobody
 from webhook.review import Request, Verdict
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class Admission:
         outages: Callable[[], Outages],
         now: Callable[[], float],
         look_up: LookUp,
+        mistakes: Mistakes | None = None,
     ) -> None:
         self._stores = stores
         self._configuration = configuration
@@ -82,6 +84,7 @@ class Admission:
         self._outages = outages
         self._now = now
         self._look_up = look_up
+        self._mistakes = mistakes or Mistakes(nobody)
         self._looked_up: TTLCache[str, ReplicaSet | Workload] = TTLCache(1000, LOOKED_UP_SECONDS)
         self._is_stale = True  # pools and priority classes, which are worked out again when a store has changed
         self._spot_pools: tuple[Pool, ...] = ()
@@ -124,16 +127,14 @@ class Admission:
     def _verdict(
         self, request: Request, revision: Revision, mistakes: tuple[Mistake, ...], *, patient: bool
     ) -> Verdict:
-        warnings = tuple(map(str, mistakes))
         slot = self._slot(request, revision, patient)
+        self._mistakes.tell(revision.workload, mistakes, dry_run=request.dry_run)
         if is_decided(request.raw_pod, revision, slot):
-            return Verdict(Reason.DECIDED, warnings=warnings)
+            return Verdict(Reason.DECIDED, mistakes=mistakes)
         terms = own_terms(request.raw_pod["spec"])
         around = self._surroundings(terms, request.raw_pod["spec"])
         decision = decide(request.uid, slot, revision, terms, around)
-        if decision.placed is None:
-            warnings += (decision.explanation,)
-        return Verdict(decision.reason, decision, warnings)
+        return Verdict(decision.reason, decision, mistakes)
 
     def _slot(self, request: Request, revision: Revision, patient: bool) -> int:
         """The ordinal's, or the lowest free one, which is then taken."""

@@ -48,7 +48,7 @@ class Metrics:
     def count(self, verdict: Verdict) -> None:
         placed = verdict.decision.placed if verdict.decision else None
         self._decisions.labels(placed or "none", verdict.reason).inc()
-        self.mistakes.inc(len(verdict.warnings))
+        self.mistakes.inc(len(verdict.mistakes))
 
     def forwarded(self, answered: bool) -> None:
         self._forwarded.labels("answered" if answered else "failed").inc()

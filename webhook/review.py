@@ -10,6 +10,7 @@ import msgspec
 
 from placement.decide import Decision, Reason
 from placement.patch import patch
+from placement.policy import Mistake
 
 API_VERSION = "admission.k8s.io/v1"
 _WARNING_LENGTH = 250  # longer ones are cut by the API server
@@ -35,7 +36,13 @@ class Verdict:
 
     reason: Reason
     decision: Decision | None = None
-    warnings: tuple[str, ...] = ()
+    mistakes: tuple[Mistake, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the answer warns about: every mistake in the policy, and why a pod is left alone."""
+        alone = self.decision is not None and self.decision.placed is None
+        return (*map(str, self.mistakes), *((self.decision.explanation,) if alone and self.decision else ()))
 
 
 def parse(body: bytes) -> Request:

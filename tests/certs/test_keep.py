@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from certs.authority import LEAF_LIFETIME, issue, new_authority
 from certs.keep import Keeper, Source
 from certs.publish import CONFIGURATION, HOSTS, SECRET, bundle_of
-from certs.renewal import ROTATE_CA, ROTATE_LEAF, Bundle, authorities, successor, verifies
+from certs.renewal import ROTATE_CA, ROTATE_LEAF, Bundle, Seen, authorities, next_step, successor, verifies
 from kube.client import Client
 from placement import names
 from tests.certs.fakeapi import FakeApi
@@ -322,6 +322,11 @@ def suffer(world: Fleet, data: st.DataObject, events: dict[str, Callable[[Fleet]
     raise AssertionError("it does not come to rest")
 
 
+def another() -> Bundle:
+    """Such as a backup of another cluster."""
+    return next_step(Bundle(), Seen(), None, HOSTS, NOW).bundle
+
+
 def forget(world: Fleet) -> None:
     world.api.objects.pop(SECRET, None)
 
@@ -335,6 +340,7 @@ LOSSES: dict[str, Callable[[Fleet], None]] = {
     "the Secret is emptied": lambda world: world.write(
         trusted=b"", authority_key=b"", next_key=b"", leaf=b"", leaf_key=b""
     ),
+    "another good one takes its place": lambda world: cast(None, world.api.store(SECRET, secret(another()))),
     "the authorities are garbled": lambda world: world.write(trusted=b"junk"),
     "the authority's key is garbled": lambda world: world.write(authority_key=b"junk"),
     "the next authority's key is lost": lambda world: world.write(next_key=b""),

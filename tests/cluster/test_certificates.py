@@ -407,7 +407,5 @@ def test_the_overlay_fits_what_the_webhook_looks_for() -> None:
     assert source == f"{names.SYSTEM_NAMESPACE}/{certificate['metadata']['name']}"
     (container,) = objects["Deployment", "spotweave-webhook"]["spec"]["template"]["spec"]["containers"]
     assert "--certificates=secret" in container["args"]
-    secrets = [
-        rule["verbs"] for rule in objects["Role", "spotweave-webhook"]["rules"] if "secrets" in rule["resources"]
-    ]
+    rules = objects["Role", "spotweave-webhook"]["rules"]
     assert [rule["verbs"] for rule in rules if "secrets" in rule["resources"]] == [["get"]]

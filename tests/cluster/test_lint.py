@@ -285,6 +285,20 @@ def as_webhook(cluster: LocalCluster, installed: Installed, admin: Client, tmp_p
     client.close()
 
 
+def test_a_mistake_is_an_event_on_the_workload(world: World) -> None:
+    """Fifty pods, one Event."""
+    world.create(workload("Deployment", "typo", 50, {names.SPOT_RATIO: "70"}))
+    world.rest("typo")
+    path = f"/apis/events.k8s.io/v1/namespaces/{world.namespace}/events"
+
+    def told() -> list[str]:
+        return [each["note"] for each in world.client.get_json(path)["items"] if each["reason"] == names.EVENT_MISTAKE]
+
+    wait_for("the Event", told)
+    (mistake,) = mistakes_in({names.SPOT_RATIO: "70"}, "workload")
+    assert told() == [str(mistake)]
+
+
 def test_an_event_is_written_with_the_webhooks_rights_and_counted(world: World, as_webhook: Client) -> None:
     """Told 500 times: one Event on the workload. A restarted replica raises its count; kubectl describe shows it."""
     uid = world.create(workload("Deployment", "typo", 0))["metadata"]["uid"]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from placement.decide import Decision, Reason
 from placement.model import Class
 from placement.patch import patch
+from placement.policy import Mistake
 from tests.webhook.world import review
 from webhook.review import MalformedReview, Request, Verdict, answer, parse, unchanged
 
@@ -141,6 +142,8 @@ def test_no_decision_is_answered_with_no_patch() -> None:
 
 def test_warnings_are_passed_on_and_cut() -> None:
     """The API server cuts longer ones by itself, in the middle of all of them."""
-    verdict = Verdict(Reason.DECIDED, warnings=("short", "x" * 1000))
+    verdict = Verdict(
+        Reason.DECIDED, mistakes=(Mistake("workload", "a", "b", "c"), Mistake("workload", "a", "x" * 1000, "c"))
+    )
     told = response(answer(Request("u1", "shop", POD), verdict))
-    assert told["warnings"] == ["short", "x" * 250]
+    assert told["warnings"] == ["workload a: 'b' does not count; expected c", f"workload a: '{'x' * 1000}"[:250]]
