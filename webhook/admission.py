@@ -283,10 +283,12 @@ def left_out(raw_pod: Mapping[str, Any]) -> Reason | None:
 
 
 def controller(raw_pod: Mapping[str, Any]) -> Owner | None:
-    for reference in raw_pod["metadata"].get("ownerReferences") or []:
-        if reference.get("controller") is True:
-            group = reference["apiVersion"].rpartition("/")[0]
-            return Owner(reference["kind"], reference["name"], reference["uid"], group)
+    """The reference that says so. Asked before anything is known of the pod, so nothing is taken for granted."""
+    references = raw_pod["metadata"].get("ownerReferences")
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, dict) and reference.get("controller") is True:
+            kind, name, uid, version = (str(reference.get(key) or "") for key in ("kind", "name", "uid", "apiVersion"))
+            return Owner(kind, name, uid, version.rpartition("/")[0])
     return None
 
 

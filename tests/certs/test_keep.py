@@ -205,12 +205,13 @@ def accepts(trusted: bytes, leaf: bytes, leaf_key: bytes) -> bool:
 LAG_SECONDS = 4.0  # how far an API server may be behind; a quarter of the overlap is 5 s
 
 
-@dataclass
+@dataclass(eq=False)
 class Replica:
-    """A webhook process: its keeper, and how far its clock is off."""
+    """A webhook process: its keeper, how far its clock is off, and whether it was held up (SIGSTOP) in its last pass."""
 
     keeper: Keeper
     skew: timedelta
+    is_held_up: bool = False
 
     def look(self, clock: Clock) -> None:
         self.keeper.look(clock.now + self.skew)
@@ -226,6 +227,7 @@ class Fleet:
     replicas: list[Replica] = field(default_factory=list)
     history: list[tuple[float, bytes]] = field(default_factory=list)
     depth: int = 0
+    current: Replica | None = None
     crashes: bool = True
     strict: bool = True
 
@@ -241,6 +243,7 @@ class Fleet:
 
     def attempt(self, replica: Replica) -> bool:
         self.depth += 1
+        replica.is_held_up = False
         try:
             replica.look(self.clock)
         except (CrashedError, TimeoutError):
@@ -250,25 +253,34 @@ class Fleet:
         self.check()
         return True
 
+    def hold_up(self, replica: Replica) -> None:
+        """The others go on for a while. It answers no call, and when it wakes it is behind until its next pass."""
+        replica.is_held_up = True
+        for _ in range(self.draw(40)):
+            self.round()
+
     def interfere(self) -> None:
-        """Before a call of one replica: now and then another one's whole pass, or the end of this one."""
+        """Before a call of one replica: now and then another one's whole pass, a long pause, or the end of this one."""
         self.check()
         if self.depth != 1:
             return
-        event = self.draw(12)
+        event = self.draw(16)
         if event == 0 and self.replicas:
             self.attempt(self.replicas[self.draw(len(self.replicas))])
         elif event == 1 and self.crashes:
             raise CrashedError
+        elif event == 2 and self.current in self.replicas and len(self.replicas) > 1:
+            self.hold_up(self.current)
 
     def round(self) -> None:
         """All replicas look, in some order; one that crashes is started anew."""
-        for _ in range(len(self.replicas)):
-            index = self.draw(len(self.replicas))
-            self.replicas.append(self.replicas.pop(index))
-        for index in range(len(self.replicas)):
-            if not self.attempt(self.replicas[index]):
-                self.replicas[index] = self.start()
+        first = self.draw(len(self.replicas))
+        for replica in (*self.replicas[first:], *self.replicas[:first]):
+            if self.depth and replica.is_held_up:
+                continue
+            self.current = replica if not self.depth else self.current
+            if not self.attempt(replica):
+                self.replicas[self.replicas.index(replica)] = self.start()
         self.clock.seconds += PASS_SECONDS
         self.check()
 
@@ -284,7 +296,7 @@ class Fleet:
             until = self.history[index + 1][0] if index + 1 < len(self.history) else float("inf")
             if until + LAG_SECONDS > self.clock.seconds:
                 for replica in self.replicas:
-                    served = replica.keeper.serving
+                    served = None if replica.is_held_up else replica.keeper.serving
                     assert served is None or accepts(trusted, served.leaf, served.leaf_key), self.clock.seconds
 
     @property
