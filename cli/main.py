@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from cli import __version__, cluster, demo, lint, logs, outage, run, status, webhook
+from cli import __version__, certs, cluster, demo, lint, logs, outage, run, status, webhook
 from kube.errors import ApiError
 from kube.errors import ConfigurationError as KubeconfigError
 from localcluster.errors import ClusterError
@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = logs.options()
-    for command in (status, lint, outage, run, webhook, demo):
+    for command in (status, lint, outage, certs, run, webhook, demo):
         command.add_parser(commands, common)
     cluster.add_parser(commands)
     version = commands.add_parser("version", help="print the version")

@@ -19,6 +19,7 @@ from msgspec import Raw
 from kube.shared import Shared
 from placement import names
 from placement.model import (
+    DEFAULT_SCHEDULER,
     NOTHING,
     Key,
     Kind,
@@ -142,6 +143,8 @@ class NodeObject(Identity):
 
 class TemplateSpec(Wire):
     priority_class_name: str | None = None
+    node_name: str | None = None
+    scheduler_name: str | None = None
 
 
 class TemplateObject(Wire):
@@ -361,6 +364,7 @@ def _template(wire: TemplateObject | None) -> Template:
         priority_class=intern(spec.priority_class_name or ""),
         has_deletion_cost=names.DELETION_COST in (meta.annotations or NOTHING),
         carries_decision=names.DECISION in (meta.annotations or NOTHING),
+        is_placed_by_others=bool(spec.node_name) or (spec.scheduler_name or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -13,6 +13,8 @@ from placement.classes import Classes
 from placement.configuration import Configuration
 from placement.model import Class, Kind, NodeRequirement, NodeTerm, Pool, Template, Workload
 from placement.policy import TOPOLOGY_KEYS, Policy, needed
+
+NODE_KEYS = (names.HOSTNAME, names.NODE_NAME)
 
 
 class Reason(StrEnum):
@@ -32,6 +34,7 @@ class Reason(StrEnum):
     FOREIGN_SCHEDULER = "foreign-scheduler"
     MIRROR = "mirror"
     NOT_READY = "not-ready"  # our caches are not synced
+    TOO_LARGE = "too-large"  # with our patch it might be more than the API server stores
     MALFORMED = "malformed"
     ERROR = "error"
 
@@ -83,6 +86,23 @@ class Surroundings:
     spot_pools: tuple[Pool, ...] = ()  # in `pool_order`
     priority_classes: Collection[str] = ()
     out: frozenset[Class] = frozenset()  # for this pod, wherever it could find them
+    node_classes: Mapping[str, Class] = field(default_factory=dict)  # by node name
+
+
+def allowed_classes(own_terms: tuple[NodeTerm, ...], around: Surroundings) -> frozenset[Class]:
+    """The classes that a pod's own terms leave possible. Terms that name nodes leave those nodes' classes."""
+    classes = around.configuration.classes
+    possible = classes.allowed(own_terms)
+    if not any(each.key in NODE_KEYS for term in own_terms for each in term):
+        return possible
+    return frozenset[Class]().union(*(classes.allowed((term,)) & _named_classes(term, around) for term in own_terms))
+
+
+def _named_classes(term: NodeTerm, around: Surroundings) -> frozenset[Class]:
+    """The classes of the nodes that a term names; all where it names none that exists."""
+    naming = [each for each in term if each.key in NODE_KEYS]
+    found = (of for name, of in around.node_classes.items() if all(each.allows(name) for each in naming))
+    return (frozenset(found) if naming else frozenset()) or frozenset(Class)
 
 
 def decide(
@@ -93,10 +113,11 @@ def decide(
     placed = slots.class_of(slot)
     because = f"slot {slot} is {placed} ({revision.policy.explain()})"
     classes = around.configuration.classes
-    if _selects_our_label(revision.selector):
+    if selects(revision.selector, names.CLASS):
+        # with our label changed the pod would not be its owner's any more, which would create another, without end
         text = f"left alone: {because}, but its owner selects pods by our label {names.CLASS}"
         return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text)
-    if placed not in classes.allowed(own_terms):
+    if placed not in allowed_classes(own_terms, around):
         text = f"left alone: {because}, but the pod's own node selector or affinity excludes {placed} nodes"
         return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text)
     reason = _reason(placed, revision, around)
@@ -118,10 +139,10 @@ def decide(
     )
 
 
-def _selects_our_label(selector: Mapping[str, Any]) -> bool:
-    """A pod whose label we change would no longer be its owner's, which would create another, and so on without end."""
+def selects(selector: Mapping[str, Any], label: str) -> bool:
+    """Whether a label selector says anything of this label."""
     expressions = selector.get("matchExpressions") or ()
-    return names.CLASS in (selector.get("matchLabels") or ()) or any(each["key"] == names.CLASS for each in expressions)
+    return label in (selector.get("matchLabels") or ()) or any(each["key"] == label for each in expressions)
 
 
 _SOFTENED = {
@@ -195,6 +216,8 @@ def _spread(revision: Revision, soft: bool) -> list[dict[str, Any]]:
     comes first and spreading decides among nodes of the class.
     """
     by_revision = {"matchLabelKeys": [names.CONTROLLER_REVISION_HASH]}
+    if revision.workload.kind is not Kind.STATEFUL_SET or selects(revision.selector, names.CONTROLLER_REVISION_HASH):
+        by_revision = {}  # the API server refuses a key that is in both
     return [
         {
             "maxSkew": MILD_SKEW if soft and not rule.hard else 1,
@@ -202,7 +225,7 @@ def _spread(revision: Revision, soft: bool) -> list[dict[str, Any]]:
             "whenUnsatisfiable": "DoNotSchedule" if rule.hard else "ScheduleAnyway",
             "labelSelector": dict(revision.selector),
             **({"nodeTaintsPolicy": "Honor"} if rule.hard else {}),
-            **(by_revision if revision.workload.kind is Kind.STATEFUL_SET else {}),
+            **by_revision,
         }
         for rule in revision.policy.spread
     ]

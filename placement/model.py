@@ -16,6 +16,9 @@ def nothing() -> Mapping[str, str]:
     return NOTHING
 
 
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
 class Class(StrEnum):
     """The capacity class of a node, or that a pod belongs to."""
 
@@ -80,7 +83,7 @@ class Namespace:
 
     @property
     def is_opted_in(self) -> bool:
-        return self.labels.get(names.PLACEMENT) == names.ENABLED
+        return self.labels.get(names.PLACEMENT) == names.ENABLED and self.name not in names.EXCLUDED_NAMESPACES
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,7 @@ class Template:
     priority_class: str = ""
     has_deletion_cost: bool = False
     carries_decision: bool = False  # somebody copied a pod of ours into it
+    is_placed_by_others: bool = False  # it names its node, or another scheduler
 
 
 @dataclass(frozen=True, slots=True)

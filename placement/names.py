@@ -52,6 +52,10 @@ CAPACITY = "node.kubernetes.io/capacity"
 ZONE = "topology.kubernetes.io/zone"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 HOSTNAME = "kubernetes.io/hostname"
+NODE_NAME = "metadata.name"  # no label: the one field that a node selector may name
+
+# Namespaces that are never placed, whatever their labels say; the webhook configuration leaves them out, too.
+EXCLUDED_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "spotweave-system")
 
 # --- our own objects -----------------------------------------------------------------------------------------------
 SYSTEM_NAMESPACE = "spotweave-system"

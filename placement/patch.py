@@ -134,7 +134,7 @@ def _matches_nothing(term: Mapping[str, Any]) -> bool:
 def _requirements(term: Mapping[str, Any]) -> NodeTerm:
     return tuple(
         NodeRequirement(each["key"], each["operator"], tuple(each.get("values") or ()))
-        for each in term.get("matchExpressions") or []
+        for each in [*(term.get("matchExpressions") or []), *(term.get("matchFields") or [])]
     )
 
 

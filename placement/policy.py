@@ -19,10 +19,12 @@ from placement.model import Kind, Rollout, Workload
 from placement.slots import Slots
 from placement.window import Window, parse_duration, parse_window
 
+LONGEST_SHOWN = 60  # of a wrong value, in a sentence about it
 Level = Literal["workload", "namespace", "configuration", "built-in"]
 
 _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)%", re.ASCII)
+_ANY_PERCENT = re.compile(r"(\d{1,9})%", re.ASCII)
 _DECIMAL = re.compile(r"[01]?\.\d{1,9}|[01]", re.ASCII)
 
 
@@ -61,7 +63,8 @@ class Mistake:
     expected: str
 
     def __str__(self) -> str:
-        return f"{self.level} {self.annotation}: {self.value!r} does not count; expected {self.expected}"
+        shown = self.value if len(self.value) <= LONGEST_SHOWN else f"{self.value[:LONGEST_SHOWN]}…"
+        return f"{self.level} {self.annotation}: {shown!r} does not count; expected {self.expected}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +120,9 @@ def unavailable(rollout: Rollout, replicas: int) -> int:
 
 
 def _part(value: int | str, replicas: int) -> Fraction:
-    matched = _PERCENT.fullmatch(str(value))
-    return Fraction(matched[1]) * replicas / 100 if matched else Fraction(value)
+    """A count or a percentage, as Kubernetes takes them: also 1000% and 0050%."""
+    matched = _ANY_PERCENT.fullmatch(str(value))
+    return Fraction(int(matched[1]) * replicas, 100) if matched else Fraction(int(value))
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

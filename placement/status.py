@@ -27,7 +27,8 @@ class PodStatus:
 
     @property
     def serves(self) -> bool:
-        return self.pod.ready and not self.pod.terminating and self.node_class is not None
+        running = self.pod.phase not in ("Failed", "Succeeded")
+        return self.pod.ready and running and not self.pod.terminating and self.node_class is not None
 
     @property
     def is_missed(self) -> bool:
@@ -84,7 +85,8 @@ def statuses(snapshot: Snapshot, configuration: Configuration) -> tuple[Workload
 
 def _is_placed(workload: Workload, snapshot: Snapshot) -> bool:
     namespace = snapshot.namespaces.get(workload.namespace)
-    return namespace is not None and namespace.is_opted_in and not workload.is_opted_out
+    left_out = workload.is_opted_out or workload.template.is_placed_by_others
+    return namespace is not None and namespace.is_opted_in and not left_out
 
 
 def _grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
@@ -168,7 +170,7 @@ def _differences(workload: Workload, active: list[ReplicaSet], pods: tuple[PodSt
     if len(live) != workload.replicas and len(active) < 2:
         yield f"{len(live)} of {workload.replicas} pods exist"
     if not any((missed, alone, stuck, lost, starting, elsewhere)) and len(live) == workload.replicas:
-        yield "the policy has changed since these pods were placed"
+        yield "the pods were placed under another policy, or their slots were taken twice"
 
 
 def _pods(count: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cachetools import LRUCache, TTLCache, cached
@@ -16,6 +16,7 @@ from placement import names
 from placement.configuration import Configuration
 from placement.decide import Reason, Revision, Surroundings, decide, pool_order
 from placement.model import (
+    DEFAULT_SCHEDULER,
     Class,
     Key,
     Kind,
@@ -37,7 +38,6 @@ from webhook.review import Request, Verdict
 
 log = logging.getLogger(__name__)
 
-DEFAULT_SCHEDULER = "default-scheduler"
 LOOKED_UP_SECONDS = 10.0
 LookUp = Callable[[Owner, str], ReplicaSet | Workload | None]
 Found = tuple[ReplicaSet | Workload, ...]
@@ -89,6 +89,7 @@ class Admission:
         self._is_stale = True  # pools and priority classes, which are worked out again when a store has changed
         self._spot_pools: tuple[Pool, ...] = ()
         self._zones: dict[Class, frozenset[str]] = {}
+        self._node_classes: dict[str, Class] = {}
         self._priority_classes: frozenset[str] = frozenset()
         self.ledger = Ledger()
         stores.pods.subscribe(self.ledger.observe)
@@ -213,17 +214,24 @@ class Admission:
             self._is_stale = False  # first, so that a change while we read is not lost
             self._look_around()
         outages = self._outages()
+        calm = Surroundings(
+            self._configuration, self._spot_pools, self._priority_classes, node_classes=self._node_classes
+        )
         if not outages.noted:
-            return Surroundings(self._configuration, self._spot_pools, self._priority_classes)
+            return calm
         now, asked = self._now(), shape_of(raw_spec)
         zones = {each: reachable(self._zones[each], own_terms) for each in Class}
         out = frozenset(each for each in Class if outages.stands(each, zones[each], asked, now))
         left = outages.zones_left(Class.SPOT, zones[Class.SPOT], asked, now)
         pools = tuple(pool for pool in self._spot_pools if pool.zone in left) or self._spot_pools
-        return Surroundings(self._configuration, pools, self._priority_classes, out)
+        return replace(calm, spot_pools=pools, out=out)
 
     def _look_around(self) -> None:
-        targets = [node for node in self._stores.nodes.values() if self._is_target(node)]
+        nodes = self._stores.nodes.values()
+        targets = [node for node in nodes if self._is_target(node)]
+        self._node_classes = {
+            name: self._node_class(node) for node in nodes for name in (node.name, node.labels.get(names.HOSTNAME, ""))
+        }
         spot = {node.pool for node in targets if self._node_class(node) is Class.SPOT}
         self._spot_pools = pool_order(spot)
         self._zones = {

@@ -16,7 +16,7 @@ from placement.model import Owner
 from webhook.admission import Admission, NotYet, owner_uid
 from webhook.metrics import Metrics
 from webhook.peers import FORWARD_SECONDS, Peers
-from webhook.review import MalformedReview, Request, Verdict, answer, parse, unchanged
+from webhook.review import MalformedReview, Request, TooLarge, Verdict, answer, parse, unchanged
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +106,9 @@ class Door:
             text = answer(call, verdict)
         except NotYet:
             raise
+        except TooLarge as error:
+            log.warning("request %s: left alone, since it is close to what can be stored: %s", call.uid, error)
+            verdict, text = Verdict(Reason.TOO_LARGE), unchanged(call.uid)
         except Exception:  # the boundary
             log.exception("request %s: allowed unchanged", call.uid)
             self._metrics.fail_open.inc()

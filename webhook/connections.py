@@ -23,6 +23,10 @@ import httptools
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 120.0
+LARGEST_HEAD = 64 * 1024  # bytes of one line or field that is not complete yet
+MOST_FIELDS = 200
+MOST_WAITING = 8  # requests that came before the first was answered; the API server sends one at a time
+MOST_BUFFERED = 64 * 1024 * 1024  # bytes of bodies that are not complete yet, of all connections together
 SWEEP_SECONDS = 5.0
 BACKLOG = 2048
 
@@ -35,6 +39,7 @@ class Request:
     target: str  # path and query
     headers: dict[bytes, bytes]
     body: bytes
+    is_last: bool = False  # of its connection, as the caller says
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class Listener:
         self.largest_body = largest_body
         self.is_stopping = False
         self.connections: set[Connection] = set()
+        self.buffered = 0
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -101,12 +107,21 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Future[Response] | None = None
         self._transport: asyncio.Transport | None = None
         self._active_at = self._loop.time()
+        self._is_refused = False
+        self._has_answered = False
+        self._pending = 0
+        self._size = 0
         self._begin()
 
     def _begin(self) -> None:
         self._target = b""
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
+        self._release()
+
+    def _release(self) -> None:
+        """What was kept of a body is kept no longer."""
+        self._listener.buffered -= self._size
         self._size = 0
 
     def idle_seconds(self, now: float) -> float:
@@ -125,67 +140,110 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._listener.connections.discard(self)
+        self._release()
         if self._task is not None:
             self._task.cancel()
 
     def data_received(self, data: bytes) -> None:
         self._active_at = self._loop.time()
+        if self._is_refused:
+            return
+        self._pending += len(data)  # set back by whatever is complete
+        self._has_answered = False
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._refuse(400, "this server speaks HTTP/1.1 only")
         except httptools.HttpParserError as error:
             self._refuse(400, f"malformed request: {error}")
+        if self._pending > LARGEST_HEAD:
+            self._refuse(431, "the request's head is too large")
 
     # --- from the parser ---------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
+        self._pending = 0
         self._begin()
 
     def on_url(self, url: bytes) -> None:
         self._target += url
+        if len(self._target) > LARGEST_HEAD:
+            self._refuse(414, "the URL is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._pending = 0
         self._headers[name.lower()] = value
+        if len(self._headers) > MOST_FIELDS:
+            self._refuse(431, "too many header fields")
 
     def on_headers_complete(self) -> None:
-        if self._headers.get(b"expect", b"").lower() == b"100-continue" and self._transport is not None:
+        self._pending = 0
+        expects = self._headers.get(b"expect", b"").lower() == b"100-continue"
+        if expects and self._task is None and self._transport is not None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
+        self._pending = 0
+        if self._is_refused:
+            return
         self._size += len(body)
-        if self._size <= self._listener.largest_body:
-            self._body.append(body)
-        elif self._size - len(body) <= self._listener.largest_body:
+        self._listener.buffered += len(body)
+        self._body.append(body)
+        if self._size > self._listener.largest_body:
             self._refuse(413, "the body is too large")
+        elif self._listener.buffered > MOST_BUFFERED:
+            self._refuse(503, "too many large requests at once")
 
     def on_message_complete(self) -> None:
+        self._pending = 0
+        if self._is_refused:
+            return
         method = self._parser.get_method().decode("latin-1")
-        self._waiting.append(Request(method, self._target.decode("latin-1"), self._headers, b"".join(self._body)))
-        if self._task is None:
+        target, is_last = self._target.decode("latin-1"), not self._parser.should_keep_alive()
+        self._waiting.append(Request(method, target, self._headers, b"".join(self._body), is_last))
+        self._release()
+        if len(self._waiting) > MOST_WAITING:
+            self._refuse(429, "too many requests before the first was answered")
+        elif len(self._waiting) == 1 and self._task is None:
+            self._answer_soon()
+        # else: whoever answers the one before goes on with this one
+
+    def _answer_soon(self) -> None:
+        """At once for the first request of a packet; for others in another turn of the loop."""
+        if self._has_answered:
+            self._loop.call_soon(self._answer_next)
+        else:
+            self._has_answered = True
             self._answer_next()
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
     def _answer_next(self) -> None:
-        while self._waiting and self._task is None and self._transport is not None:
-            answer = self._listener.answer(self._waiting.popleft())
-            if isinstance(answer, Response):
-                self._write(answer)
-            else:
-                self._task = asyncio.ensure_future(answer)
-                self._task.add_done_callback(self._answered)
+        """Answers one; the next in another turn of the loop, so that nobody who sends many holds up the others."""
+        if self._is_refused or self._transport is None or not self._waiting:
+            return
+        answer = self._listener.answer(self._waiting[0])
+        if isinstance(answer, Response):
+            self._finish(answer)
+        else:
+            self._task = asyncio.ensure_future(answer)
+            self._task.add_done_callback(self._answered)
 
     def _answered(self, task: asyncio.Future[Response]) -> None:
         self._task = None
         if not task.cancelled():
-            self._write(task.result())
-            self._answer_next()
+            self._finish(task.result())
 
-    def _write(self, response: Response) -> None:
+    def _finish(self, response: Response) -> None:
+        if self._is_refused:
+            return
+        self._write(response, self._waiting.popleft().is_last or self._listener.is_stopping)
+        if self._waiting:
+            self._loop.call_soon(self._answer_next)
+
+    def _write(self, response: Response, last: bool) -> None:
         if self._transport is None:
             return
-        last = self._listener.is_stopping or not self._parser.should_keep_alive()
         head = (
             f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n"
             f"content-type: {response.content_type}\r\n"
@@ -198,6 +256,10 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self, status: int, why: str) -> None:
+        if self._is_refused:
+            return
+        self._is_refused = True
         self._waiting.clear()
-        self._write(Response(status, f"{why}\n".encode(), "text/plain"))
-        self.close()
+        self._body.clear()
+        self._release()
+        self._write(Response(status, f"{why}\n".encode(), "text/plain"), last=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -14,6 +14,15 @@ from placement.policy import Mistake
 
 API_VERSION = "admission.k8s.io/v1"
 _WARNING_LENGTH = 250  # longer ones are cut by the API server
+
+
+# What the API server and etcd take; a pod that is close to it already is left as it is.
+LARGEST_POD = 1_400_000
+LARGEST_ANNOTATIONS = 256 * 1024
+
+
+class TooLarge(ValueError):
+    """With our patch the pod might be refused."""
 
 
 class MalformedReview(ValueError):
@@ -28,6 +37,7 @@ class Request:
     namespace: str
     raw_pod: dict[str, Any]
     dry_run: bool = False
+    size: int = field(default=0, compare=False)  # of the whole review, in bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +67,38 @@ def parse(body: bytes) -> Request:
     request = review.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str) or not request["uid"]:
         raise MalformedReview("the review has no request with a uid")
-    return _request(request)
+    return _request(request, len(body))
 
 
-def _request(raw: dict[str, Any]) -> Request:
+def _request(raw: dict[str, Any], size: int) -> Request:
     raw_pod = raw.get("object")
     metadata, spec = (raw_pod.get("metadata"), raw_pod.get("spec")) if isinstance(raw_pod, dict) else (None, None)
     if raw.get("operation") != "CREATE" or not isinstance(metadata, dict) or not isinstance(spec, dict):
         raise MalformedReview("expected the creation of a pod with metadata and spec")
     namespace = raw.get("namespace") or metadata.get("namespace") or ""
-    return Request(raw["uid"], str(namespace), raw["object"], raw.get("dryRun") is True)
+    return Request(raw["uid"], str(namespace), raw["object"], raw.get("dryRun") is True, size)
 
 
 def answer(request: Request, verdict: Verdict) -> bytes:
-    """Always allowed; patched where a decision has something to say."""
+    """Always allowed; patched where a decision has something to say. Raises TooLarge where the pod would be refused."""
     operations = patch(request.raw_pod, verdict.decision) if verdict.decision else []
     response: dict[str, Any] = {"uid": request.uid, "allowed": True}
     if operations:
+        encoded = msgspec.json.encode(operations)
+        if request.size + len(encoded) > LARGEST_POD or _annotations_size(operations) > LARGEST_ANNOTATIONS:
+            raise TooLarge(f"{request.size} bytes, and {len(encoded)} of patch")
         response["patchType"] = "JSONPatch"
-        response["patch"] = b64encode(msgspec.json.encode(operations)).decode()
+        response["patch"] = b64encode(encoded).decode()
     if verdict.warnings:
         response["warnings"] = [text[:_WARNING_LENGTH] for text in verdict.warnings]
     return _review(response)
+
+
+def _annotations_size(operations: list[dict[str, Any]]) -> int:
+    written: dict[str, str] = next(
+        (each["value"] for each in operations if each["path"] == "/metadata/annotations"), {}
+    )
+    return sum(len(key.encode()) + len(value.encode()) for key, value in written.items())
 
 
 def unchanged(uid: str) -> bytes:

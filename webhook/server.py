@@ -25,6 +25,7 @@ from webhook.connections import Listener, Request, Response
 from webhook.review import MalformedReview
 
 GRACE_SECONDS = 10.0
+LARGEST_PROBE = 64 * 1024
 FORWARDED = peers.FORWARDED.encode()
 
 
@@ -37,6 +38,12 @@ class Gateway:
     def __init__(self, app: Flask, door: Door) -> None:
         self._app = app
         self._door = door
+
+    def probe(self, request: Request) -> Response:
+        """Everything but admission: in plain text, anybody's review could use up slots."""
+        if request.target.partition("?")[0] == names.WEBHOOK_PATH:
+            return Response(404, b"admission is served over TLS only\n", "text/plain")
+        return self._through_flask(request)
 
     def answer(self, request: Request) -> Response | Awaitable[Response]:
         if not _is_admission(request):
@@ -117,7 +124,7 @@ async def serve(
     `leave` is called first when it ends, while calls are still answered.
     """
     admission = [Listener(gateway.answer, LARGEST_BODY) for _ in tls]
-    probes = Listener(gateway.answer, LARGEST_BODY)
+    probes = Listener(gateway.probe, LARGEST_PROBE)
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)

@@ -280,6 +280,15 @@ def test_with_certificates_of_others_the_webhook_serves_and_writes_nothing(
         assert published(admin) == {authority.certificate}
 
 
+def test_both_witnesses_see_a_failed_call(own_cluster: LocalCluster, admin: Client) -> None:
+    """Else "none" would say nothing: with nobody serving, a pod comes back unplaced and the API server counts it."""
+    with webhooks(own_cluster, admin, 1):
+        owner = stateful_set(admin)
+    before = failed_open(admin)
+    assert not is_placed(admin, owner)
+    assert failed_open(admin) == before + 1
+
+
 def test_taking_over_from_others_costs_no_call(own_cluster: LocalCluster, admin: Client) -> None:
     """The Secret holds a leaf whose authority's key is not ours to use: it is served until our own is trusted."""
     install(Path(own_cluster.kubeconfig), admin, None)

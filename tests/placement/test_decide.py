@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 from placement import names
 from placement.classes import PRESETS, Classes
 from placement.configuration import Configuration, PriorityRoles
-from placement.decide import MILD_SKEW, Decision, Preference, Reason, Revision, Surroundings, decide, pool_order
+from placement.decide import (
+    MILD_SKEW,
+    Decision,
+    Preference,
+    Reason,
+    Revision,
+    Surroundings,
+    allowed_classes,
+    decide,
+    pool_order,
+)
 from placement.model import Class, Kind, NodeRequirement, NodeTerm, Pool, Template, Workload
 from placement.policy import Amount, Policy, Spread
 from tests.placement.invariants import any_slots, few, many
@@ -349,3 +359,32 @@ def test_the_policy_says_who_falls_back(workload: Workload, policy: Policy, slot
     assert decision.soft == (reason is not Reason.SLOT) == (decision.required == ())
     if decision.soft:
         assert decision.tolerations == Configuration().classes.tolerations
+
+
+NODES = {"spot-1": Class.SPOT, "demand-1": Class.ON_DEMAND}
+NAMING = {
+    "a spot node by its name": ((NodeRequirement(names.NODE_NAME, "In", ("spot-1",)),), {Class.SPOT}),
+    "an on-demand node by its host name": ((NodeRequirement(names.HOSTNAME, "In", ("demand-1",)),), {Class.ON_DEMAND}),
+    "all but one": ((NodeRequirement(names.HOSTNAME, "NotIn", ("demand-1",)),), {Class.SPOT}),
+    "one that is not there": ((NodeRequirement(names.HOSTNAME, "In", ("gone-1",)),), set(Class)),
+    "none at all": ((NodeRequirement("arch", "In", ("arm64",)),), set(Class)),
+}
+
+
+@pytest.mark.parametrize(("term", "allowed"), NAMING.values(), ids=NAMING.keys())
+def test_terms_that_name_nodes_leave_the_classes_of_those_nodes(term: NodeTerm, allowed: set[Class]) -> None:
+    """A pod that may run on one node only must not be asked to run on the other class."""
+    around = Surroundings(Configuration(), node_classes=NODES)
+    assert allowed_classes((term,), around) == allowed
+    other = (NodeRequirement("arch", "Exists"),)
+    assert allowed_classes((term, other), around) == set(Class)
+    for slot, placed in ((0, Class.ON_DEMAND), (1, Class.SPOT)):
+        decision = decide("id", slot, revision(), (term,), around)
+        assert decision.placed == (placed if placed in allowed else None)
+
+
+def test_a_selector_by_revision_is_not_said_twice() -> None:
+    """The API server refuses a key that is in both the selector and matchLabelKeys."""
+    selector = {"matchExpressions": [{"key": names.CONTROLLER_REVISION_HASH, "operator": "Exists"}]}
+    decision = decide("id", 0, replace(revision(STATEFUL_SET), selector=selector), (), Surroundings(Configuration()))
+    assert all("matchLabelKeys" not in each for each in decision.spread)

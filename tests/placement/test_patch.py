@@ -450,9 +450,9 @@ OWN_TERMS: dict[str, tuple[Raw, tuple[tuple[NodeRequirement, ...], ...]]] = {
         {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}, {"matchExpressions": [GPU]}]}}}},
         ((NodeRequirement("gpu", "Exists"),),),
     ),
-    "a term of fields allows any labels": (
+    "a term of fields names nodes": (
         {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": FIELDS}]}}}},
-        ((),),
+        ((NodeRequirement("metadata.name", "In", ("n",)),),),
     ),
 }
 

@@ -122,7 +122,7 @@ def test_an_invalid_value_is_a_mistake_and_does_not_count(setting: str, text: st
     policy, mistakes = resolve({annotation: text})
     assert (policy, set(policy.source.values())) == (Policy(), {"built-in"})
     assert mistakes == (Mistake("workload", annotation, text, expected),)
-    assert all(part in str(mistakes[0]) for part in (annotation, repr(text), expected))
+    assert all(part in str(mistakes[0]) for part in (annotation, repr(text)[:50], expected))
 
 
 def test_every_setting_is_tried_both_ways() -> None:
@@ -384,3 +384,17 @@ def test_a_policy_explains_itself() -> None:
 def test_auto_stands_for_the_built_in_ratio() -> None:
     """Until interruption rates have been observed."""
     assert resolve({RATIO: "auto"})[0].slots == Slots(Fraction(7, 10), 1)
+
+
+ROLLOUTS = {
+    "more than all at once": (Rollout(max_unavailable=0, max_surge="1000%"), 10),
+    "with leading zeros": (Rollout(max_unavailable="0050%"), 5),
+    "rounded down": (Rollout(max_unavailable="25%"), 8),
+    "one where nothing else would move": (Rollout(max_unavailable="1%", max_surge=0), 9),
+}
+
+
+@pytest.mark.parametrize(("rollout", "expected"), ROLLOUTS.values(), ids=ROLLOUTS.keys())
+def test_what_a_rollout_leaves_is_read_as_kubernetes_reads_it(rollout: Rollout, expected: int) -> None:
+    """Of ten replicas."""
+    assert needed(Policy(), Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10, rollout=rollout)) == expected

@@ -125,7 +125,6 @@ def test_metrics_are_exposed() -> None:
 
 ODD_PODS: dict[str, dict[str, Any]] = {
     "labels that are a list": raw_pod(labels=["x"]),
-    "an owner without a kind": raw_pod(None, ownerReferences=[{"controller": True}]),
     "an ordinal that is none": raw_pod(STATEFUL_SET, "db-x"),
     "an expression without a key": raw_pod(
         spec={

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsonpatch
+import pytest
 
 from benchmarks.admission.compare import review as real_review
 from tests.webhook.test_app import webhook
@@ -110,9 +111,36 @@ def check_patch(hook: Any, raw: dict[str, Any], operations: list[dict[str, Any]]
     assert "patch" not in json.loads(hook.door.answer(again))["response"]
 
 
-def test_a_pod_of_three_mebibytes_is_placed() -> None:
-    """As large as the API server lets them be."""
+LARGE = {
+    "annotations that leave no room for ours": {"metadata": {"annotations": {"example.com/blob": "x" * 262_100}}},
+    "more than the API server would store": {"metadata": {"annotations": {"example.com/blob": "x" * 3 * 1024**2}}},
+    "28,000 node terms, to each of which ours would be added": {
+        "spec": {
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}] * 28_000
+                    }
+                }
+            }
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("part", LARGE.values(), ids=LARGE.keys())
+def test_a_pod_that_would_become_too_large_is_left_as_it_is(part: dict[str, Any]) -> None:
+    """The API server stores it as the user wrote it, and might not store it with ours."""
     raw = copy.deepcopy(REAL)
-    raw["request"]["object"]["metadata"]["annotations"] = {"example.com/blob": "x" * 3 * 1024 * 1024}
+    for outer, values in part.items():
+        raw["request"]["object"][outer].update(values)
+    answer = json.loads(webhook().door.answer(json.dumps(raw).encode()))["response"]
+    assert answer == {"uid": raw["request"]["uid"], "allowed": True}
+
+
+def test_a_large_pod_is_placed() -> None:
+    """Half a mebibyte is nothing to be afraid of."""
+    raw = copy.deepcopy(REAL)
+    raw["request"]["object"]["spec"]["containers"][0]["args"] = ["x" * 512 * 1024]
     answer = json.loads(webhook().door.answer(json.dumps(raw).encode()))["response"]
     check_patch(webhook(), raw, json.loads(b64decode(answer["patch"])))

@@ -143,7 +143,10 @@ def test_no_decision_is_answered_with_no_patch() -> None:
 def test_warnings_are_passed_on_and_cut() -> None:
     """The API server cuts longer ones by itself, in the middle of all of them."""
     verdict = Verdict(
-        Reason.DECIDED, mistakes=(Mistake("workload", "a", "b", "c"), Mistake("workload", "a", "x" * 1000, "c"))
+        Reason.DECIDED, mistakes=(Mistake("workload", "a", "b", "c"), Mistake("workload", "a", "b", "x" * 1000))
     )
     told = response(answer(Request("u1", "shop", POD), verdict))
-    assert told["warnings"] == ["workload a: 'b' does not count; expected c", f"workload a: '{'x' * 1000}"[:250]]
+    assert told["warnings"] == [
+        "workload a: 'b' does not count; expected c",
+        (f"workload a: 'b' does not count; expected {'x' * 1000}")[:250],
+    ]

@@ -111,6 +111,9 @@ def check_routes(connection: http.client.HTTPConnection) -> None:
     assert asked(connection, "GET", "/readyz?verbose") == (200, b"ok\n")
     assert b"spotweave_admission_fail_open_total 0.0" in asked(connection, "GET", "/metrics")[1]
     assert asked(connection, "GET", "/nowhere")[0] == 404
+
+
+def check_admission(connection: http.client.HTTPConnection) -> None:
     assert asked(connection, "POST", names.WEBHOOK_PATH, review(raw_pod()), "text/plain")[0] == 415
     status, told = asked(connection, "POST", names.WEBHOOK_PATH, b"{", "application/json")
     assert (status, told[:8]) == (400, b"not JSON")
@@ -118,12 +121,14 @@ def check_routes(connection: http.client.HTTPConnection) -> None:
 
 
 def test_routes_of_flask_are_served_on_both_ports() -> None:
-    """Probes and metrics also in plain text; what is wrong gets its status."""
+    """Probes and metrics also in plain text, admission over TLS alone; what is wrong gets its status."""
 
     def scene(caller: Caller, _identity: Identity) -> None:
         with closing(caller.secure()) as secure, closing(caller.plain()) as plain:
             check_routes(secure)
             check_routes(plain)
+            check_admission(secure)
+            assert asked(plain, "POST", names.WEBHOOK_PATH, review(raw_pod()), "application/json")[0] == 404
 
     served(scene)
 
@@ -223,3 +228,39 @@ def test_what_is_no_http_is_turned_away() -> None:
             assert told.startswith(b"HTTP/1.1 400")
 
     served(scene)
+
+
+FLOODS = {
+    "a field without end": (b"GET /healthz HTTP/1.1\r\na: ", b"x" * 100_000, b"HTTP/1.1 431"),
+    "a URL without end": (b"GET /", b"x" * 100_000, b"HTTP/1.1 4"),
+    "fields without end": (
+        b"GET /healthz HTTP/1.1\r\n",
+        b"".join(b"a%d: b\r\n" % n for n in range(500)),
+        b"HTTP/1.1 431",
+    ),
+    "requests without end": (b"", b"GET /healthz HTTP/1.1\r\n\r\n" * 5000, b"HTTP/1.1 "),
+}
+
+
+@pytest.mark.parametrize(("begin", "flood", "told"), FLOODS.values(), ids=FLOODS.keys())
+def test_a_flood_is_turned_away_and_holds_nobody_up(begin: bytes, flood: bytes, told: bytes) -> None:
+    """One caller must not stall the others: what has no end is cut short, and the connection closed."""
+
+    def scene(caller: Caller, _identity: Identity) -> None:
+        with caller.silent() as flooding, closing(caller.secure()) as other:
+            with suppress(OSError):  # it may be closed while we still send
+                flooding.sendall(begin + flood)
+            assert mutated(other, raw_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
+            answers = b"".join(iter(lambda: read(flooding), b""))
+            assert answers.startswith(told) or not answers  # nothing where what we sent too much cut it off
+            assert answers.count(b"HTTP/1.1 200") <= 10
+
+    served(scene)
+
+
+def read(connection: ssl.SSLSocket) -> bytes:
+    """What is there; nothing where the connection was cut."""
+    try:
+        return connection.recv(65536)
+    except OSError:
+        return b""
