@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from certs import publish
 from certs.renewal import ROTATE_CA, ROTATE_LEAF, Bundle, Seen, authorities, expiry, has_its_key, is_accepted, successor
-from cli import __version__
-from kube.client import connect
+from cli import access
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -20,14 +18,13 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     rotate = actions.add_parser("rotate", parents=[common], help="ask the webhooks for a new certificate")
     rotate.add_argument("--ca", action="store_true", help="a new authority too, with an overlap")
     for action, function in ((show, run_show), (rotate, run_rotate)):
-        action.add_argument("--kubeconfig", type=Path, help="how to reach the cluster (default: as kubectl)")
-        action.add_argument("--context", help="the kubeconfig's context to use")
+        access.add_options(action)
         action.set_defaults(run=function)
 
 
 def run_rotate(args: argparse.Namespace) -> int:
     """Writes the wish into the Secret; a webhook carries it out within seconds."""
-    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    client = access.client_for(args)
     wish = ROTATE_CA if args.ca else ROTATE_LEAF
     client.patch(publish.SECRET, {"stringData": {publish.ROTATE_KEY: wish.decode()}})
     print("asked for; `spotweave certs show` tells how it stands")
@@ -36,7 +33,7 @@ def run_rotate(args: argparse.Namespace) -> int:
 
 def run_show(args: argparse.Namespace) -> int:
     """Exit code 1 where callers would not accept the leaf."""
-    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    client = access.client_for(args)
     bundle = publish.bundle_of(publish.read_secret(client))
     seen = Seen(frozenset(publish.read_entries(client).published))
     accepted = is_accepted(bundle, seen, publish.HOSTS, datetime.now(UTC))

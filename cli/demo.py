@@ -40,14 +40,14 @@ def run(args: argparse.Namespace) -> int:
     """Exit code 0 only if every mix was exact at every rest point."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     once = args.once or os.environ.get("DEMO_ONCE") == "1"
-    console = Console(soft_wrap=False)
+    console = Console(soft_wrap=False, highlight=False)
     with LocalCluster.start(demo_profile(), options=PACE, progress=Progress()) as cluster:
         console.print("[bold]A cluster of 12 nodes in 3 zones is up.[/] Installing Spotweave …")
         with running(cluster.kubeconfig, log_format=args.log_format, log_level=args.log_level):
             story = Story(console, cluster.kubeconfig, connect(cluster.kubeconfig, user_agent=f"demo/{__version__}"))
             exact = story.tell()
-            console.print(_next_commands(cluster), soft_wrap=True)
             if not once:
+                console.print(_next_commands(cluster), soft_wrap=True)
                 _wait_for_ctrl_c(console)
             return 0 if exact else 1
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 from cli import __version__, certs, cluster, demo, lint, logs, outage, run, status, webhook
-from kube.errors import ApiError
+from kube.errors import ApiError, Unreachable
 from kube.errors import ConfigurationError as KubeconfigError
 from localcluster.errors import ClusterError
 from placement.configuration import ConfigurationError
@@ -19,6 +20,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="spotweave", description="Run as much as possible on spot nodes without an interruption of service."
     )
+    top.add_argument("--version", action="version", version=f"spotweave {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = logs.options()
     for command in (status, lint, outage, certs, run, webhook, demo):
@@ -34,14 +36,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.configure(getattr(args, "log_format", "text"), getattr(args, "log_level", "info"))
     try:
         code: int = args.run(args)
+        sys.stdout.flush()
     except ConfigurationError as error:
         return _fail("the configuration is wrong:\n  " + "\n  ".join(error.mistakes), BAD_INPUT)
     except KubeconfigError as error:
-        return _fail(str(error), BAD_INPUT)
+        return _fail(f"{error}\ngive one with --kubeconfig or KUBECONFIG (`spotweave cluster kubeconfig`)", BAD_INPUT)
+    except Unreachable as error:
+        return _fail(
+            f"the cluster cannot be reached: {error}\nis it running, and is the kubeconfig the right one?", UNREACHABLE
+        )
     except ApiError as error:
         return _fail(f"the cluster did not answer as needed: {error}", UNREACHABLE)
     except ClusterError as error:
         return _fail(str(error), error.exit_code)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
     except KeyboardInterrupt:
         return 130
     return code

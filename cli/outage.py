@@ -6,14 +6,12 @@ import argparse
 import json
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from cli import __version__
-from kube.client import connect
+from cli import access
 from kube.configmaps import change_outages, read_outages
 from placement.model import Class
 from placement.outage import Outage, Outages, cleared, noted, outages_text
@@ -29,8 +27,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         ("clear", "clear what is noted", clear),
     ):
         action = actions.add_parser(name, parents=[common], help=text)
-        action.add_argument("--kubeconfig", type=Path, help="how to reach the cluster (default: as kubectl)")
-        action.add_argument("--context", help="the kubeconfig's context to use")
+        access.add_options(action)
         action.set_defaults(run=function)
         if name == "list":
             action.add_argument("-o", "--output", choices=("table", "json"), default="table")
@@ -51,7 +48,7 @@ def _duration(text: str) -> timedelta:
 
 
 def show(args: argparse.Namespace) -> int:
-    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    client = access.client_for(args)
     outages, _ = read_outages(client)
     if args.output == "json":
         print(json.dumps(json.loads(outages_text(outages)), indent=2))
@@ -61,7 +58,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def note(args: argparse.Namespace) -> int:
-    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    client = access.client_for(args)
     seconds = None if args.lasts is None else args.lasts.total_seconds()
     outage = Outage(args.of, 0.0, frozenset(args.zone))
     _print(change_outages(client, lambda known: noted(known, outage, time.time(), seconds)))
@@ -70,7 +67,7 @@ def note(args: argparse.Namespace) -> int:
 
 def clear(args: argparse.Namespace) -> int:
     """Clears what is noted of a class: in the zones that are named, or altogether."""
-    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    client = access.client_for(args)
     zones = frozenset(args.zone)
 
     def without(known: Outages) -> Outages:

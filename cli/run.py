@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from cli import __version__, kubectl
+from cli import __version__, access, kubectl
 from cli.configuration import read_text
 from kube.client import Client, connect
 from kube.configmaps import parse_configuration_text
@@ -49,10 +49,12 @@ PINNED = 50  # the overlay's own number in the range
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("run", parents=[common], help="install and run Spotweave on a local control plane")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="admin access to the local control plane")
+    parser.add_argument(
+        "--kubeconfig", type=access.kubeconfig, required=True, help="admin access to the local control plane"
+    )
     parser.add_argument("--webhooks", type=_count, default=1, metavar="N", help="how many webhook processes")
     parser.add_argument(
-        "--rebalancers", type=_count, choices=[0], default=0, metavar="N", help="0: this version has no rebalancer yet"
+        "--rebalancers", type=_no_rebalancer, default=0, metavar="N", help="0: this version has no rebalancer yet"
     )
     parser.add_argument("--config", type=Path, help="configuration file; becomes the ConfigMap spotweave-config")
     parser.set_defaults(run=run)
@@ -62,6 +64,12 @@ def _count(text: str) -> int:
     if not text.isdigit() or int(text) > 16:
         raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 16, got {text!r}")
     return int(text)
+
+
+def _no_rebalancer(text: str) -> int:
+    if text != "0":
+        raise argparse.ArgumentTypeError(f"expected 0, got {text!r}: this version has no rebalancer yet")
+    return 0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -161,6 +169,7 @@ def install(kubeconfig: Path, admin: Client, configuration: str | None) -> str:
     objects = [each for each in yaml.safe_load_all(rendered) if each]
     service = _named(objects, "Service", names.WEBHOOK_SERVICE)["spec"]
     port = service["ports"][0]["port"]
+    _remove_foreign_service(admin, port)
     service["clusterIP"] = str(_service_address(admin, port))
     _configured(objects, configuration)
     text = yaml.safe_dump_all(objects)
@@ -196,6 +205,16 @@ def _service_address(admin: Client, port: int) -> IPv4Address:
             exit_code=2,
         )
     return address
+
+
+def _remove_foreign_service(admin: Client, port: int) -> None:
+    """One that `manifests/base` made has another port, and no address that we could listen on."""
+    path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services/{names.WEBHOOK_SERVICE}"
+    try:
+        if [each["port"] for each in admin.get_json(path)["spec"]["ports"]] != [port]:
+            admin.delete(path)
+    except NotFound:
+        return
 
 
 def _cluster_ip(admin: Client, namespace: str, service: str) -> str:

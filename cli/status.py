@@ -13,10 +13,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from cli import __version__
-from cli.configuration import load_configuration
-from kube.client import connect
+from cli import access
+from cli.configuration import configuration_for_reading
 from kube.snapshot import read_snapshot
+from localcluster.errors import ClusterError
 from placement.lint import rollout_finding
 from placement.model import Class, Kind
 from placement.policy import SETTINGS, Policy, percent
@@ -29,8 +29,7 @@ SHORT_KIND = {Kind.DEPLOYMENT: "deploy", Kind.STATEFUL_SET: "sts"}
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("status", parents=[common], help="show wanted and actual mixes")
-    parser.add_argument("--kubeconfig", type=Path, help="how to reach the cluster (default: as kubectl)")
-    parser.add_argument("--context", help="the kubeconfig's context to use")
+    access.add_options(parser)
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("-n", "--namespace", help="only this namespace")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
@@ -40,12 +39,15 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 where a mix is not what it should be."""
-    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
-    configuration = load_configuration(args.config, client)
-    found = statuses(read_snapshot(client), configuration)
+    client = access.client_for(args)
+    configuration = configuration_for_reading(args.config, client)
+    snapshot = read_snapshot(client)
+    if args.namespace is not None and args.namespace not in snapshot.namespaces:
+        raise ClusterError(f"there is no namespace {args.namespace!r}", exit_code=2)
+    found = statuses(snapshot, configuration)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
     if args.output == "json":
-        print(json.dumps(as_json(shown, datetime.now(UTC)), indent=2))
+        print(json.dumps(as_json(shown, datetime.now(UTC), with_pods=args.pods), indent=2))
     else:
         Console().print(as_table(shown, with_pods=args.pods))
     return 0 if all(each.is_exact for each in shown) else 1
@@ -54,8 +56,24 @@ def run(args: argparse.Namespace) -> int:
 # --- for machines ----------------------------------------------------------------------------------------------------
 
 
-def as_json(found: Sequence[WorkloadStatus], now: datetime) -> dict[str, Any]:
-    return {"synced": True, "generatedAt": now.isoformat(), "workloads": [_workload_json(each) for each in found]}
+def as_json(found: Sequence[WorkloadStatus], now: datetime, *, with_pods: bool = False) -> dict[str, Any]:
+    workloads = [_workload_json(each) | ({"pods": _pods_json(each)} if with_pods else {}) for each in found]
+    return {"synced": True, "generatedAt": now.isoformat(), "workloads": workloads}
+
+
+def _pods_json(status: WorkloadStatus) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.pod.name,
+            "slot": each.pod.slot,
+            "node": each.pod.node or None,
+            "class": each.node_class,
+            "given": each.given,
+            "serves": each.serves,
+            "reason": each.pod.unschedulable or each.reason,
+        }
+        for each in status.pods
+    ]
 
 
 def _workload_json(status: WorkloadStatus) -> dict[str, Any]:

@@ -46,8 +46,8 @@ class Pace:
     """How long things take and how long they may take. Tests are more impatient than programs."""
 
     page_size: int = PAGE_SIZE
-    watch_seconds: tuple[float, float] = (240.0, 360.0)  # asked for at random, so that watches do not end together
-    silence_seconds: float = 90.0  # bookmarks come once a minute; more silence than this means a dead connection
+    watch_seconds: tuple[float, float] = (60.0, 90.0)  # asked for at random, so that watches do not end together
+    silence_seconds: float = 105.0  # the server ends a watch before that, if nothing else; more means a dead connection
     first_delay_seconds: float = 0.25
     longest_delay_seconds: float = 10.0
     shortest_watch_seconds: float = 1.0  # a watch that ends sooner, and without a word, counts as failed

@@ -1,7 +1,8 @@
 """KWOK's Stages: how the imitated kubelets behave. The built-in ones come with the program, yours may replace them.
 
-One thing is added: a pod's annotation says how long it takes to become ready. By default that is no time at all, and
-a replacement would be there before anyone could see it missing.
+Two things are added. A pod's annotation says how long it takes to become ready: by default that is no time at all, and
+a replacement would be there before anyone could see it missing. And a pod that the node controller has called not
+ready, because its node was silent for a while, becomes ready again when the node is back, as a kubelet would see to.
 """
 
 from collections.abc import Iterable
@@ -14,10 +15,37 @@ from localcluster.errors import BAD_INPUT, ClusterError
 
 READY_AFTER_ANNOTATION = "localcluster.spotweave.dev/ready-after"  # on a pod: a duration such as 10s
 
+READY_AGAIN: dict[str, Any] = {
+    "apiVersion": "kwok.x-k8s.io/v1alpha1",
+    "kind": "Stage",
+    "metadata": {"name": "pod-ready-again"},
+    "spec": {
+        "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+        "selector": {
+            "matchExpressions": [
+                {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
+                {"key": ".status.phase", "operator": "In", "values": ["Running"]},
+                {
+                    "key": '.status.conditions.[] | select( .type == "Ready" ) | .status',
+                    "operator": "In",
+                    "values": ["False"],
+                },
+            ]
+        },
+        "delay": {"durationMilliseconds": 1000},
+        "next": {
+            "statusTemplate": """
+conditions:
+- {type: Ready, status: "True", lastTransitionTime: {{ Now | Quote }}}
+"""
+        },
+    },
+}
+
 
 def merged_stages(built_in: Path, given: Iterable[Path]) -> str:
     """One file with all Stages; a given one replaces the built-in one of the same name (`pod-ready`, `pod-delete`…)."""
-    stages: dict[str, Any] = {}
+    stages: dict[str, Any] = {"pod-ready-again": READY_AGAIN}
     for path in sorted(built_in.glob("*.yaml")):
         stages |= {stage["metadata"]["name"]: _with_delay(stage) for stage in _read(path)}
     for path in given:

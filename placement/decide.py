@@ -49,7 +49,7 @@ class Preference:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one pod. Empty fields inject nothing."""
+    """What becomes of one pod. Empty fields inject nothing. A pod that is left alone holds its slot all the same."""
 
     id: str
     controller_uid: str
@@ -116,10 +116,10 @@ def decide(
     if selects(revision.selector, names.CLASS):
         # with our label changed the pod would not be its owner's any more, which would create another, without end
         text = f"left alone: {because}, but its owner selects pods by our label {names.CLASS}"
-        return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text)
+        return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text, slot=slot)
     if placed not in allowed_classes(own_terms, around):
         text = f"left alone: {because}, but the pod's own node selector or affinity excludes {placed} nodes"
-        return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text)
+        return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text, slot=slot)
     reason = _reason(placed, revision, around)
     soft = reason is not Reason.SLOT
     return Decision(

@@ -35,6 +35,8 @@ DECISION = PREFIX + "decision"
 REASON = PREFIX + "reason"
 # Annotation "true": the class is preferred, not required; the pod may run on the other class and is to return.
 SOFT = PREFIX + "soft"
+# Annotation "true": the pod's own node selector or affinity excludes the class of its slot; nothing was injected.
+LEFT_ALONE = PREFIX + "left-alone"
 # Annotation: until when the pod is released, and the label to put back (design §4a). Its slot is free.
 RELEASED = PREFIX + "released"
 

@@ -82,6 +82,7 @@ def _annotations(decision: Decision) -> dict[str, str]:
         names.REASON: decision.explanation,
         names.SLOT: None if decision.slot is None else str(decision.slot),
         names.SOFT: "true" if decision.soft else None,
+        names.LEFT_ALONE: "true" if decision.placed is None else None,
         names.DELETION_COST: None if decision.deletion_cost is None else str(decision.deletion_cost),
     }
     return {key: value for key, value in written.items() if value is not None}

@@ -144,7 +144,7 @@ def _pod_status(pod: Pod, snapshot: Snapshot, configuration: Configuration) -> P
     node = snapshot.nodes.get(pod.node)
     node_class = None if node is None else configuration.classes.of_node(node.labels) or Class.ON_DEMAND
     label = pod.labels.get(names.CLASS, "")
-    given = Class(label) if pod.slot is not None and label in tuple(Class) else None
+    given = Class(label) if pod.slot is not None and not _is_alone(pod) and label in tuple(Class) else None
     reason = pod.annotations.get(names.REASON, "") if pod.decision_id else "admission missed it"
     return PodStatus(pod, node_class, given, reason)
 
@@ -154,7 +154,7 @@ def _differences(workload: Workload, active: list[ReplicaSet], pods: tuple[PodSt
     live = [each for each in pods if each.pod.is_live]
     if missed := sum(each.is_missed for each in live):
         yield f"{_pods(missed)} missed by admission"
-    if alone := sum(each.pod.decision_id is not None and each.pod.slot is None for each in live):
+    if alone := sum(_is_alone(each.pod) for each in live):
         yield f"{_pods(alone)} left alone: own node selector or affinity excludes the class"
     if len(active) > 1:
         yield f"rollout under way ({len(active)} revisions)"
@@ -171,6 +171,10 @@ def _differences(workload: Workload, active: list[ReplicaSet], pods: tuple[PodSt
         yield f"{len(live)} of {workload.replicas} pods exist"
     if not any((missed, alone, stuck, lost, starting, elsewhere)) and len(live) == workload.replicas:
         yield "the pods were placed under another policy, or their slots were taken twice"
+
+
+def _is_alone(pod: Pod) -> bool:
+    return pod.decision_id is not None and names.LEFT_ALONE in pod.annotations
 
 
 def _pods(count: int) -> str:

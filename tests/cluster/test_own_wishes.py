@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from placement import names
 from tests.cluster.world import World, is_exact, template, wait_for, workload
 
 pytestmark = pytest.mark.cluster
@@ -75,7 +76,7 @@ def test_a_pod_whose_own_selector_excludes_its_class_is_left_alone_and_told(worl
     wait_for("all to serve", lambda: world.status("web").actual.spot == 3)
     status = world.status("web")
     assert "left alone" in status.reason
-    alone = [each for each in status.pods if each.pod.slot is None]
+    alone = [each for each in status.pods if names.LEFT_ALONE in each.pod.annotations]
     assert len(alone) == 1
     assert "excludes on-demand nodes" in alone[0].reason
     assert status.missed == ()

@@ -130,7 +130,7 @@ def test_it_lists_in_pages_and_watches_from_there(script: Script, follow: Follow
     assert script.next_request().query == {"limit": "1"}
     assert script.next_request().query == {"limit": "1", "continue": "t1"}
     watch = script.next_request().query
-    assert 240 <= int(watch.pop("timeoutSeconds")) <= 360
+    assert 60 <= int(watch.pop("timeoutSeconds")) <= 90
     assert watch == {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "10"}
 
 

@@ -374,3 +374,21 @@ def test_reclaim_of_nothing_is_an_input_error(faulty: LocalCluster) -> None:
     """A typing mistake must not pass for a success."""
     with pytest.raises(ClusterError, match="no node to reclaim: pool nowhere"):
         faulty.reclaim(Choice(pool="nowhere"))
+
+
+@pytest.mark.cluster
+def test_a_pod_that_was_called_not_ready_is_ready_again(cluster: LocalCluster, namespace: str) -> None:
+    """As a kubelet sees to it when its node is back."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    container = {"name": "app", "image": "example/app:1.0"}
+    cluster.api.create(path, {"metadata": {"name": "app"}, "spec": {"containers": [container]}})
+
+    def ready() -> str:
+        conditions = cluster.api.get(f"{path}/app").get("status", {}).get("conditions", [])
+        return next((str(each["status"]) for each in conditions if each["type"] == "Ready"), "")
+
+    cluster.wait("the pod to be ready", lambda: ready() == "True")
+    change = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    cluster.api.patch(f"{path}/app/status", change, content_type="application/strategic-merge-patch+json")
+    assert ready() == "False"
+    cluster.wait("the pod to be ready again", lambda: ready() == "True")

@@ -106,13 +106,15 @@ def test_given_stage_replaces_the_built_in_one_of_its_name(tmp_path: Path) -> No
     stages = {
         stage["metadata"]["name"]: stage["spec"] for stage in yaml.safe_load_all(merged_stages(built_in, [given]))
     }
+    assert stages.pop("pod-ready-again")
     assert stages == {"pod-delete": {}, "pod-ready": {"delay": {"durationMilliseconds": 9}}}
 
 
 def test_built_in_readiness_waits_for_the_annotation(tmp_path: Path) -> None:
     """Without the annotation nothing changes: the delay is zero."""
     (tmp_path / "pod-ready.yaml").write_text("kind: Stage\nmetadata: {name: pod-ready}\nspec: {}\n")
-    delay = yaml.safe_load(merged_stages(tmp_path, []))["spec"]["delay"]
+    stages = {stage["metadata"]["name"]: stage for stage in yaml.safe_load_all(merged_stages(tmp_path, []))}
+    delay = stages["pod-ready"]["spec"]["delay"]
     assert delay["durationMilliseconds"] == 0
     assert READY_AFTER_ANNOTATION in delay["durationFrom"]["expressionFrom"]
 

@@ -112,7 +112,7 @@ def test_the_reason_tells_why(workload: Workload, slot: int, around: Surrounding
 
 
 def test_a_contradiction_is_left_alone() -> None:
-    """The users' own terms are kept; nothing is injected, no slot is given, and the reason is told."""
+    """The users' own terms are kept; nothing is injected, and the reason is told. It holds its slot all the same."""
     only_spot = ((NodeRequirement(names.CAPACITY, "In", ("spot",)),),)
     assert decide("id", 0, revision(), only_spot, ANYWHERE) == Decision(
         "id",
@@ -120,6 +120,7 @@ def test_a_contradiction_is_left_alone() -> None:
         Reason.CONTRADICTION,
         "left alone: slot 0 is on-demand (spot-ratio 70%, min-on-demand 1), "
         "but the pod's own node selector or affinity excludes on-demand nodes",
+        slot=0,
     )
     assert decide("id", 1, revision(), only_spot, ANYWHERE).placed is Class.SPOT
 

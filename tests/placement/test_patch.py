@@ -378,7 +378,7 @@ def test_the_patch_of_a_bare_pod() -> None:
 def test_a_contradiction_is_only_noted() -> None:
     """The pod that is left alone gets the decision and the reason as annotations, and nothing in its spec."""
     decision = Decision("id", "rs", Reason.CONTRADICTION, "left alone: because")
-    noted = {names.DECISION: "rs/id", names.REASON: "left alone: because"}
+    noted = {names.DECISION: "rs/id", names.REASON: "left alone: because", names.LEFT_ALONE: "true"}
     own = raw_pod({"labels": {"app": "web"}}, nodeSelector={names.CAPACITY: "spot"})
     assert patch(own, decision) == [{"op": "add", "path": "/metadata/annotations", "value": noted}]
 

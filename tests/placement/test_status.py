@@ -42,7 +42,7 @@ def pod(slot: int | None, node: str = "", *, revision: str = "r1", **changes: An
 
 
 THREE = (pod(0, "demand-1"), pod(1, "spot-1"), pod(2, "spot-1"))
-LEFT_ALONE = {names.DECISION: "r1/id", names.REASON: "left alone"}
+LEFT_ALONE = {names.LEFT_ALONE: "true", names.DECISION: "r1/id", names.REASON: "left alone"}
 
 
 def snapshot(*pods: Pod, replica_sets: tuple[ReplicaSet, ...] = (FIRST,), workload: Workload = WEB) -> Snapshot:

@@ -1,0 +1,25 @@
+"""How commands reach a cluster: the options that they share, and what they make of them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cli import __version__
+from kube.client import Client, connect
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubeconfig", type=kubeconfig, help="how to reach the cluster (default: as kubectl)")
+    parser.add_argument("--context", help="the kubeconfig's context to use")
+
+
+def client_for(args: argparse.Namespace) -> Client:
+    return connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+
+
+def kubeconfig(text: str) -> Path:
+    """A path; an empty one comes from a command that printed nothing, and would mean this directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected the path of a kubeconfig, got nothing (is a cluster running?)")
+    return Path(text)
