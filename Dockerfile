@@ -1,4 +1,4 @@
-# One image for both programs: `spotweave webhook`, `spotweave rebalancer`.
+# The image that manifests/ run: `spotweave webhook`, and the command line.
 ARG PYTHON=python:3.11-slim-bookworm
 
 FROM ${PYTHON} AS build

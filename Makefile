@@ -13,7 +13,7 @@ help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | while IFS='|' read -r target text; do printf '  make %-14s%s\n' "$$target" "$$text"; done
 
 $(READY): requirements/dev.txt setup.cfg pyproject.toml
-	@echo "Setting up $(VENV): about 250 MB of pinned packages, once"
+	@echo "Setting up $(VENV): 0.5 GB of pinned packages, once"
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .

@@ -36,11 +36,12 @@ class ClassLabel:
     spot: tuple[str, ...]
     on_demand: tuple[str, ...] = ()
     taints: tuple[Taint, ...] = ()
+    zones_only: bool = False  # prefer zones, not pools: who buys nodes by preferences should keep its choice of types
 
 
 PRESETS: Mapping[str, ClassLabel] = {
     "default": ClassLabel(names.CAPACITY, ("spot",), ("on-demand",), (Taint(names.CAPACITY, "spot"),)),
-    "karpenter": ClassLabel("karpenter.sh/capacity-type", ("spot",), ("on-demand", "reserved")),
+    "karpenter": ClassLabel("karpenter.sh/capacity-type", ("spot",), ("on-demand", "reserved"), zones_only=True),
     "eks": ClassLabel("eks.amazonaws.com/capacityType", ("SPOT",), ("ON_DEMAND",)),
     "gke": ClassLabel(
         "cloud.google.com/gke-spot", ("true",), ("false",), (Taint("cloud.google.com/gke-spot", "true"),)
@@ -82,6 +83,10 @@ class Classes:
             return self.of_node(node_labels) or Class.ON_DEMAND
         allowed = self.allowed(pod.required_terms)
         return next(iter(allowed)) if len(allowed) == 1 else None
+
+    @property
+    def zones_only(self) -> bool:
+        return any(label.zones_only for label in self.labels)
 
     @property
     def tolerations(self) -> tuple[dict[str, str], ...]:

@@ -196,12 +196,16 @@ def _preferences(placed: Class, soft: bool, pool: Pool | None, classes: Classes)
     """The class where it is not required, and the pool. The class outweighs the pool."""
     terms = classes.terms(placed)
     by_class = tuple(Preference(100, term) for term in terms) if soft else ()
-    by_pool = tuple(Preference(10 if soft else 100, term + _pool_term(pool)) for term in terms) if pool else ()
+    by_pool = (
+        tuple(Preference(10 if soft else 100, term + _pool_term(pool, classes.zones_only)) for term in terms)
+        if pool
+        else ()
+    )
     return by_class + by_pool
 
 
-def _pool_term(pool: Pool) -> NodeTerm:
-    labels = ((names.ZONE, pool.zone), (names.INSTANCE_TYPE, pool.instance_type))
+def _pool_term(pool: Pool, zone_only: bool) -> NodeTerm:
+    labels = ((names.ZONE, pool.zone), (names.INSTANCE_TYPE, "" if zone_only else pool.instance_type))
     return tuple(NodeRequirement(key, "In", (value,)) for key, value in labels if value)
 
 

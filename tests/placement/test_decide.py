@@ -297,7 +297,7 @@ def test_workloads_start_elsewhere() -> None:
 
 
 def term_of(preset: str, *pool: NodeRequirement) -> NodeTerm:
-    return (NodeRequirement(PRESETS[preset].key, "In", ("spot",)), *pool)
+    return (NodeRequirement(PRESETS[preset].key, "In", PRESETS[preset].spot), *pool)
 
 
 IN_A = (NodeRequirement(names.ZONE, "In", ("a",)), NodeRequirement(names.INSTANCE_TYPE, "In", ("m",)))
@@ -305,13 +305,13 @@ IN_A = (NodeRequirement(names.ZONE, "In", ("a",)), NodeRequirement(names.INSTANC
 
 def test_preferences_of_a_soft_pod() -> None:
     """The class outweighs the pool; with several presets each is said for each."""
-    both = Configuration(Classes((PRESETS["default"], PRESETS["karpenter"])))
+    both = Configuration(Classes((PRESETS["default"], PRESETS["eks"])))
     around = Surroundings(both, (Pool("a", "m"),), out=frozenset({Class.SPOT}))
     assert decide("id", 1, revision(), (), around).preferred == (
         Preference(100, term_of("default")),
-        Preference(100, term_of("karpenter")),
+        Preference(100, term_of("eks")),
         Preference(10, term_of("default", *IN_A)),
-        Preference(10, term_of("karpenter", *IN_A)),
+        Preference(10, term_of("eks", *IN_A)),
     )
 
 
@@ -389,3 +389,10 @@ def test_a_selector_by_revision_is_not_said_twice() -> None:
     selector = {"matchExpressions": [{"key": names.CONTROLLER_REVISION_HASH, "operator": "Exists"}]}
     decision = decide("id", 0, replace(revision(STATEFUL_SET), selector=selector), (), Surroundings(Configuration()))
     assert all("matchLabelKeys" not in each for each in decision.spread)
+
+
+def test_with_karpenter_only_zones_are_preferred() -> None:
+    """It buys nodes by preferences: a preferred instance type would cost it its choice."""
+    karpenter = Configuration(Classes((PRESETS["karpenter"],)))
+    (preference,) = decide("id", 1, revision(), (), Surroundings(karpenter, (Pool("a", "m5"),))).preferred
+    assert [each.key for each in preference.term] == ["karpenter.sh/capacity-type", names.ZONE]
