@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from benchmarks import spread
 from benchmarks.admission import compare
 
-BENCHMARKS = {"admission": compare.main}
+BENCHMARKS = {"admission": compare.main, "spread": spread.main}
 
 
 def main(names: list[str]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Lock
 
 from cachetools import TTLCache
@@ -60,7 +60,7 @@ class Ledger:
             unseen = self._unseen_of(uid)
             if decision_id in unseen:
                 return unseen[decision_id]
-            slot = lowest_free(self._taken(uid, slots, class_of))
+            slot = lowest_free(self._taken(uid, unseen.values(), slots, class_of))
             if slot >= replicas and patient:
                 return None
             if slot >= replicas:
@@ -84,8 +84,10 @@ class Ledger:
         found.expire()
         return found
 
-    def _taken(self, uid: str, slots: Slots, class_of: Callable[[Pod], Class | None]) -> set[int]:
-        taken = {*self._slots.get(uid, ()), *self._unseen_of(uid).values()}
+    def _taken(
+        self, uid: str, unseen: Iterable[int], slots: Slots, class_of: Callable[[Pod], Class | None]
+    ) -> set[int]:
+        taken = {*self._slots.get(uid, ()), *unseen}
         unslotted = self._unslotted.get(uid)
         return with_unslotted(slots, taken, map(class_of, unslotted.values())) if unslotted else taken
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from placement import names
@@ -13,9 +15,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._decisions = Counter(
+        decisions = Counter(
             names.METRIC_DECISIONS, "Pods by class and reason", ("class", "reason"), registry=self.registry
         )
+        self._decision = cache(decisions.labels)  # finding the right one costs more than counting
         self.fail_open = Counter(
             names.METRIC_FAIL_OPEN, "Pods allowed unchanged because something went wrong", registry=self.registry
         )
@@ -47,8 +50,9 @@ class Metrics:
 
     def count(self, verdict: Verdict) -> None:
         placed = verdict.decision.placed if verdict.decision else None
-        self._decisions.labels(placed or "none", verdict.reason).inc()
-        self.mistakes.inc(len(verdict.mistakes))
+        self._decision(placed or "none", verdict.reason).inc()
+        if verdict.mistakes:
+            self.mistakes.inc(len(verdict.mistakes))
 
     def forwarded(self, answered: bool) -> None:
         self._forwarded.labels("answered" if answered else "failed").inc()

@@ -85,13 +85,19 @@ def answer(request: Request, verdict: Verdict) -> bytes:
     response: dict[str, Any] = {"uid": request.uid, "allowed": True}
     if operations:
         encoded = msgspec.json.encode(operations)
-        if request.size + len(encoded) > LARGEST_POD or _annotations_size(operations) > LARGEST_ANNOTATIONS:
+        if _is_too_large(request, encoded, operations):
             raise TooLarge(f"{request.size} bytes, and {len(encoded)} of patch")
         response["patchType"] = "JSONPatch"
         response["patch"] = b64encode(encoded).decode()
     if verdict.warnings:
         response["warnings"] = [text[:_WARNING_LENGTH] for text in verdict.warnings]
     return _review(response)
+
+
+def _is_too_large(request: Request, encoded: bytes, operations: list[dict[str, Any]]) -> bool:
+    if request.size + len(encoded) > LARGEST_POD:
+        return True
+    return len(encoded) > LARGEST_ANNOTATIONS and _annotations_size(operations) > LARGEST_ANNOTATIONS
 
 
 def _annotations_size(operations: list[dict[str, Any]]) -> int:
