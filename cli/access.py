@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cli import __version__
@@ -14,8 +16,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", help="the kubeconfig's context to use")
 
 
-def client_for(args: argparse.Namespace) -> Client:
-    return connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+@contextmanager
+def client_for(args: argparse.Namespace) -> Iterator[Client]:
+    client = connect(args.kubeconfig, user_agent=f"spotweave/{__version__}", context=args.context)
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 def kubeconfig(text: str) -> Path:

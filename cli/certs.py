@@ -24,18 +24,18 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run_rotate(args: argparse.Namespace) -> int:
     """Writes the wish into the Secret; a webhook carries it out within seconds."""
-    client = access.client_for(args)
     wish = ROTATE_CA if args.ca else ROTATE_LEAF
-    client.patch(publish.SECRET, {"stringData": {publish.ROTATE_KEY: wish.decode()}})
+    with access.client_for(args) as client:
+        client.patch(publish.SECRET, {"stringData": {publish.ROTATE_KEY: wish.decode()}})
     print("asked for; `spotweave certs show` tells how it stands")
     return 0
 
 
 def run_show(args: argparse.Namespace) -> int:
     """Exit code 1 where callers would not accept the leaf."""
-    client = access.client_for(args)
-    bundle = publish.bundle_of(publish.read_secret(client))
-    seen = Seen(frozenset(publish.read_entries(client).published))
+    with access.client_for(args) as client:
+        bundle = publish.bundle_of(publish.read_secret(client))
+        seen = Seen(frozenset(publish.read_entries(client).published))
     accepted = is_accepted(bundle, seen, publish.HOSTS, datetime.now(UTC))
     print("\n".join(described(bundle, seen, accepted=accepted)))
     return 0 if accepted else 1

@@ -48,8 +48,8 @@ def _duration(text: str) -> timedelta:
 
 
 def show(args: argparse.Namespace) -> int:
-    client = access.client_for(args)
-    outages, _ = read_outages(client)
+    with access.client_for(args) as client:
+        outages, _ = read_outages(client)
     if args.output == "json":
         print(json.dumps(json.loads(outages_text(outages)), indent=2))
     else:
@@ -58,23 +58,23 @@ def show(args: argparse.Namespace) -> int:
 
 
 def note(args: argparse.Namespace) -> int:
-    client = access.client_for(args)
     seconds = None if args.lasts is None else args.lasts.total_seconds()
     outage = Outage(args.of, 0.0, frozenset(args.zone))
-    _print(change_outages(client, lambda known: noted(known, outage, time.time(), seconds)))
+    with access.client_for(args) as client:
+        _print(change_outages(client, lambda known: noted(known, outage, time.time(), seconds)))
     return 0
 
 
 def clear(args: argparse.Namespace) -> int:
     """Clears what is noted of a class: in the zones that are named, or altogether."""
-    client = access.client_for(args)
     zones = frozenset(args.zone)
 
     def without(known: Outages) -> Outages:
         gone = [each for each in known.noted if each.of is args.of and (not zones or each.zones == zones)]
         return cleared(known, gone, time.time())
 
-    _print(change_outages(client, without))
+    with access.client_for(args) as client:
+        _print(change_outages(client, without))
     return 0
 
 

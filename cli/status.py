@@ -39,9 +39,9 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 where a mix is not what it should be."""
-    client = access.client_for(args)
-    configuration = configuration_for_reading(args.config, client)
-    snapshot = read_snapshot(client)
+    with access.client_for(args) as client:
+        configuration = configuration_for_reading(args.config, client)
+        snapshot = read_snapshot(client)
     if args.namespace is not None and args.namespace not in snapshot.namespaces:
         raise ClusterError(f"there is no namespace {args.namespace!r}", exit_code=2)
     found = statuses(snapshot, configuration)

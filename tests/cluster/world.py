@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,9 @@ class World:
         self.client.delete(self.path(kind, name))
 
     def delete_pod(self, name: str) -> None:
-        self.client.delete(f"{self.pods_path}/{name}", query={"gracePeriodSeconds": 0})
+        """That somebody else was faster is as good."""
+        with suppress(NotFound):
+            self.client.delete(f"{self.pods_path}/{name}", query={"gracePeriodSeconds": 0})
 
     def pods(self, app: str) -> list[dict[str, Any]]:
         """The workload's pods that are not on their way out."""
