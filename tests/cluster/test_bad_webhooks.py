@@ -131,7 +131,7 @@ STANDS: dict[str, Stand] = {
 
 @pytest.mark.parametrize("what", STANDS)
 def test_every_pod_is_created(what: str, cluster: LocalCluster) -> None:
-    """Twenty pods come within the controller's patience and the time-out; afterwards a good webhook places again."""
+    """Seven pods come within the controller's patience and the time-out; afterwards a good webhook places again."""
     client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
     name = "bad-" + "".join(letter for letter in what if letter.isalpha())[:20]
     client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -139,8 +139,8 @@ def test_every_pod_is_created(what: str, cluster: LocalCluster) -> None:
     world = World(client, Path(cluster.kubeconfig), name)
     with running(cluster.kubeconfig, log_level="critical") as installed, STANDS[what](world, installed.processes[0]):
         began = time.monotonic()
-        world.create(workload("Deployment", "web", 20))
-        wait_for("all pods to serve", lambda: len(world.pods("web")) == 20)
+        world.create(workload("Deployment", "web", 7))
+        wait_for("all pods to serve", lambda: len(world.pods("web")) == 7)
         world.rest("web")
         assert time.monotonic() - began < 60
         assert world.events("FailedCreate") == []
