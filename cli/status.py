@@ -186,17 +186,17 @@ def advice_of(status: WorkloadStatus) -> str:
 
 
 def _pod_table(status: WorkloadStatus) -> Table:
-    title = f"\n{status.workload.namespace}/{status.workload.name}"
+    title = f"\n{status.workload.namespace}/{status.workload.name}: {status.policy.explain()}"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
     for column in ("POD", "SLOT", "NODE", "CLASS"):
         table.add_column(column, no_wrap=True)
     table.add_column("WHY")
     for each in status.pods:
-        table.add_row(*_pod_row(each))
+        table.add_row(*_pod_row(each, f" ({status.policy.explain()})"))
     return table
 
 
-def _pod_row(each: PodStatus) -> tuple[Text, ...]:
+def _pod_row(each: PodStatus, said_already: str) -> tuple[Text, ...]:
     state = str(each.node_class) if each.node_class else each.given or "?"
     style = STYLES.get(each.node_class, "yellow") if each.node_class else "yellow"
     waiting = "" if each.serves else " (terminating)" if each.pod.terminating else " (not ready)"
@@ -205,5 +205,5 @@ def _pod_row(each: PodStatus) -> tuple[Text, ...]:
         Text("-" if each.pod.slot is None else str(each.pod.slot)),
         Text(each.pod.node or "-"),
         Text(state + waiting, style=style),
-        Text(each.pod.unschedulable or each.reason),
+        Text(each.pod.unschedulable or each.reason.replace(said_already, "")),
     )
