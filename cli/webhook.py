@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 SOON_SECONDS = 0.1
+MOST_TRIES = 30  # to get a Lease, before the replica is ready without one
 LEAVE_SECONDS = 0.5
 
 
@@ -128,6 +129,7 @@ class Program:
         self._client = client
         self._advertised = advertised
         self._is_leaving = False
+        self._is_introduced = not advertised  # to the other replicas; once, and never waited for again
         self._loop: asyncio.AbstractEventLoop | None = None
         self._renew = asyncio.Event()
         self.name = f"{names.WEBHOOK_SERVICE}-{secrets.token_hex(4)}"
@@ -172,9 +174,7 @@ class Program:
         """What is missing until this replica is ready."""
         if self._is_leaving:
             return "leaving"
-        if self.peers is not None and self.name not in self._membership.members():
-            return self._unable() or "its Lease was not seen yet"
-        return self._unable()
+        return self._unable() or (None if self._is_introduced else "its Lease was not seen yet")
 
     def _unable(self) -> str | None:
         """What is missing until pods can be placed."""
@@ -196,8 +196,11 @@ class Program:
             await asyncio.sleep(LEAVE_SECONDS)
 
     async def _keep_lease(self) -> None:
-        """Holds our Lease while we can place pods; clears away what killed replicas left."""
-        loop = asyncio.get_running_loop()
+        """Holds our Lease while we can place pods; clears away what killed replicas left.
+
+        Where Leases cannot be had, pods are placed all the same: off by a few is better than not at all.
+        """
+        loop, tries = asyncio.get_running_loop(), 0
         while not self._is_leaving:
             try:
                 if self._unable() is None:
@@ -207,7 +210,10 @@ class Program:
                     await loop.run_in_executor(None, withdraw, self._client, name)
             except ApiError as error:
                 log.warning("lease: %s", error)
-            pause = RENEW_SECONDS if self.name in self._membership.members() else SOON_SECONDS
+                tries += 1
+            is_member = self.name in self._membership.members()
+            self._is_introduced = self._is_introduced or is_member or tries > MOST_TRIES
+            pause = RENEW_SECONDS if is_member or tries > MOST_TRIES else SOON_SECONDS
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._renew.wait(), pause)
             self._renew.clear()

@@ -121,7 +121,8 @@ async def serve(
 ) -> None:
     """Serves until SIGTERM or SIGINT: admission over TLS, and probes and metrics in plain text beside it.
 
-    `leave` is called first when it ends, while calls are still answered.
+    `leave` is called first when it ends, while calls are still answered. `background` goes on for as long as it serves;
+    if it fails, so does this.
     """
     admission = [Listener(gateway.answer, LARGEST_BODY) for _ in tls]
     probes = Listener(gateway.probe, LARGEST_PROBE)
@@ -129,6 +130,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     chore = asyncio.ensure_future(background())
+    chore.add_done_callback(lambda _: stopping.set())  # what should never end has failed: end, and say why
     for listener, sock in zip(admission, tls, strict=True):
         await listener.start(sock, identity.context)
     await probes.start(plain, None)

@@ -49,6 +49,10 @@ def running_pods(into: Stores) -> None:
         )
 
 
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
 async def main(certificate: str, key: str, address: str) -> None:
     known, metrics, identity = stores(), Metrics(), Identity()
     admission = Admission(
@@ -63,7 +67,7 @@ async def main(certificate: str, key: str, address: str) -> None:
     door = Door(admission, metrics)
     identity.load(Path(certificate).read_bytes(), Path(key).read_bytes())
     gateway = Gateway(create_app(door, metrics, lambda: None), door)
-    await serve(gateway, identity, [bind(address)], bind("127.0.0.1:0"), background=lambda: asyncio.sleep(0))
+    await serve(gateway, identity, [bind(address)], bind("127.0.0.1:0"), background=forever)
 
 
 if __name__ == "__main__":

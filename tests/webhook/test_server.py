@@ -264,3 +264,15 @@ def read(connection: ssl.SSLSocket) -> bytes:
         return connection.recv(65536)
     except OSError:
         return b""
+
+
+def test_when_the_chores_fail_the_program_ends_and_says_why() -> None:
+    """Certificates that nobody keeps any more would run out unseen; a restart is better."""
+    hook, identity = webhook(), Identity()
+    identity.load(LEAF.certificate, LEAF.key)
+
+    async def background() -> None:
+        raise RuntimeError("something nobody thought of")
+
+    with bind("127.0.0.1:0") as tls, bind("127.0.0.1:0") as plain, pytest.raises(RuntimeError, match="nobody thought"):
+        uvloop.run(serve(Gateway(hook.client.application, hook.door), identity, [tls], plain, background=background))
