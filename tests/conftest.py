@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from contextlib import nullcontext
 
 import pytest
@@ -20,6 +21,9 @@ settings.register_profile("soak", deadline=None, max_examples=5_000, suppress_he
 settings.load_profile("soak" if os.environ.get("SPOTWEAVE_SOAK") else "check")
 
 MISSING = pytest.StashKey[str]()
+
+# Whoever starts us in the background may have had SIGINT ignored, which programs that we start would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
