@@ -26,6 +26,7 @@ from placement.model import (
     Namespace,
     Node,
     NodeRequirement,
+    NodeTaint,
     NodeTerm,
     Owner,
     Pod,
@@ -125,6 +126,8 @@ class PodObject(Identity):
 
 class Taint(Wire):
     key: str | None = None
+    value: str | None = None
+    effect: str | None = None
 
 
 class NodeSpec(Wire):
@@ -263,7 +266,10 @@ def node(wire: NodeObject) -> Node:
     return Node(
         name=intern(wire.metadata.name or ""),
         labels=shared_labels(wire.metadata.labels),
-        taints=tuple(intern(taint.key or "") for taint in spec.taints or ()),
+        taints=tuple(
+            NodeTaint(intern(taint.key or ""), taint.value or "", intern(taint.effect or ""))
+            for taint in spec.taints or ()
+        ),
         unschedulable=bool(spec.unschedulable),
         ready=any(condition.type == "Ready" and condition.status == "True" for condition in conditions),
     )

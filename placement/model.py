@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -87,14 +87,48 @@ class Namespace:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeTaint:
+    """A taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What a pod tolerates; an empty key or effect stands for all."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: NodeTaint) -> bool:
+        if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
+            return False
+        return self.operator == "Exists" or (self.key == taint.key and self.value == taint.value)
+
+
+NO_AMOUNTS: Mapping[str, int] = {}  # resource → how much: cpu in thousandths, all else in units (bytes, pieces)
+
+
+def no_amounts() -> Mapping[str, int]:
+    return NO_AMOUNTS
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A node as far as placement looks at it."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=nothing)
-    taints: tuple[str, ...] = ()  # keys only
+    taints: tuple[NodeTaint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
+    allocatable: Mapping[str, int] = field(default_factory=no_amounts)  # with "pods"
+    deleting: bool = False  # somebody has asked for its deletion, and a finalizer holds it
+    created: float = 0.0
 
     @property
     def key(self) -> Key:
@@ -103,6 +137,39 @@ class Node:
     @property
     def pool(self) -> Pool:
         return Pool(self.labels.get(names.ZONE, ""), self.labels.get(names.INSTANCE_TYPE, ""))
+
+    def is_leaving(self, leaving_taints: Collection[str]) -> bool:
+        """Cordoned, or its termination was announced: never a target, and its pods count as lost."""
+        announced = any(taint.key in leaving_taints for taint in self.taints)
+        return self.unschedulable or self.deleting or announced
+
+
+@dataclass(frozen=True, slots=True)
+class HardSpread:
+    """A topology spread constraint that a pod is not scheduled against."""
+
+    topology_key: str
+    max_skew: int = 1
+    selector: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a pod asks of a node, beside its required node affinity. Siblings share one."""
+
+    requests: Mapping[str, int] = field(default_factory=no_amounts)
+    node_selector: Mapping[str, str] = field(default_factory=nothing)
+    tolerations: tuple[Toleration, ...] = ()
+    hard_spread: tuple[HardSpread, ...] = ()
+    has_pod_affinity: bool = False  # required affinity or anti-affinity to other pods
+    has_claims: bool = False  # volumes that are bound to a zone, or to one pod at a time
+    has_local_storage: bool = False  # emptyDir (not in memory) or hostPath: lost with the pod
+    host_ports: tuple[int, ...] = ()
+    priority: int = 0
+    grace_seconds: int = 30
+
+
+NO_NEEDS = Needs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +188,9 @@ class Pod:
     terminating: bool = False
     unschedulable: str = ""  # the scheduler's sentence, while PodScheduled is False
     required_terms: tuple[NodeTerm, ...] = ()  # of its own required node affinity
+    needs: Needs = NO_NEEDS
+    created: float = 0.0
+    changed: float = 0.0  # when it became (un)ready, or was found unschedulable
 
     @property
     def key(self) -> Key:
@@ -181,6 +251,7 @@ class Rollout:
     recreate: bool = False
     max_unavailable: int | str = "25%"
     max_surge: int | str = "25%"
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +276,8 @@ class ReplicaSet:
     replicas: int
     selector: Mapping[str, object] = field(default_factory=dict)
     template: Template = Template()
+    observed: int = 0  # pods that its controller has seen, by its status
+    settled: bool = True  # its controller has acted on the latest spec
 
     @property
     def key(self) -> Key:
@@ -227,6 +300,7 @@ class Workload:
     rollout: Rollout = Rollout()
     ordered: bool = False  # StatefulSet with podManagementPolicy OrderedReady
     first_ordinal: int = 0
+    settled: bool = True  # its controller has acted on the latest spec
 
     @property
     def key(self) -> Key:
@@ -254,6 +328,56 @@ class PriorityClass:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget: whom it selects, and what its controller says is left. Amounts as written."""
+
+    namespace: str
+    name: str
+    selector: Mapping[str, object] = field(default_factory=dict)
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    allowed: int = 0  # disruptions, by its status
+    healthy: int = 0
+    desired: int = 0
+    expected: int = 0
+    settled: bool = True  # its status belongs to the latest spec
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A ResourceQuota: how much a namespace may have, and has. Keys as written (`pods`, `requests.cpu`, …)."""
+
+    namespace: str
+    name: str
+    hard: Mapping[str, int] = field(default_factory=no_amounts)
+    used: Mapping[str, int] = field(default_factory=no_amounts)
+    is_scoped: bool = False  # it counts only some pods
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """An Event that somebody else wrote and we go by: the cloud deletes a node, an autoscaler is on it."""
+
+    namespace: str
+    name: str
+    reason: str
+    about: str  # the name of the object that it regards
+    at: float = 0.0
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """What was known of the cluster at one moment."""
 
@@ -262,3 +386,5 @@ class Snapshot:
     workloads: tuple[Workload, ...] = ()
     replica_sets: tuple[ReplicaSet, ...] = ()
     pods: tuple[Pod, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+    quotas: tuple[Quota, ...] = ()

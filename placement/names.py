@@ -37,8 +37,14 @@ REASON = PREFIX + "reason"
 SOFT = PREFIX + "soft"
 # Annotation "true": the pod's own node selector or affinity excludes the class of its slot; nothing was injected.
 LEFT_ALONE = PREFIX + "left-alone"
-# Annotation: until when the pod is released, and the label to put back (design §4a). Its slot is free.
+# Annotation "<until>/<hash>": until when the pod is released, and the pod-template-hash to put back (design §4a). Its
+# slot is free. Written by the rebalancer when it releases a pod, removed when it undoes that; read by all.
 RELEASED = PREFIX + "released"
+# Annotation "<class>/<policy>/<when>" on a replacement: the class that its predecessor was moved away from, and under
+# which ratio and floor. Written and read by the rebalancer: no pod goes back within the cool-down.
+MOVED = PREFIX + "moved"
+# Annotation "<tries>/<when>" on a pod whose move was undone: not tried again before then. The rebalancer's own.
+UNDONE = PREFIX + "undone"
 
 # --- names of Kubernetes itself ------------------------------------------------------------------------------------
 # Annotation on pods of a ReplicaSet: on scale-down the lowest cost leaves first; we write -slot.
@@ -47,6 +53,9 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 POD_TEMPLATE_HASH = "pod-template-hash"
 # The same for StatefulSets.
 CONTROLLER_REVISION_HASH = "controller-revision-hash"
+# Annotations by which people ask that a pod be left where it is: "false" and "true". Read by the rebalancer.
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 # Annotation of static pods' mirrors: never touched.
 MIRROR = "kubernetes.io/config.mirror"
 # Node labels: where a node stands and what it is. Read to tell the pools apart, written into affinity and spread.
@@ -74,6 +83,8 @@ OVERFLOW_PRIORITY = "spotweave-overflow"
 # ValidatingAdmissionPolicies (and their bindings) that tell mistakes to who applies workloads and namespaces.
 LINT_POLICY = "spotweave-lint"
 LINT_NAMESPACES_POLICY = "spotweave-lint-namespaces"
+# The one that limits what our own ServiceAccounts may write to pods.
+FENCE_POLICY = "spotweave-fence"
 WEBHOOK_ACCOUNT = "spotweave-webhook"
 REBALANCER_ACCOUNT = "spotweave-rebalancer"
 

@@ -248,8 +248,7 @@ class Admission:
 
     def _is_target(self, node: Node) -> bool:
         """A live node that is not leaving."""
-        leaving = node.unschedulable or not set(node.taints).isdisjoint(self._configuration.leaving_taints)
-        return node.ready and not leaving
+        return node.ready and not node.is_leaving(self._configuration.leaving_taints)
 
     def _mark_stale(self, _old: object, _new: object) -> None:
         self._is_stale = True

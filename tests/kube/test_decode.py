@@ -23,6 +23,7 @@ from placement.model import (
     Namespace,
     Node,
     NodeRequirement,
+    NodeTaint,
     Owner,
     Pod,
     PriorityClass,
@@ -177,13 +178,15 @@ def test_absent_and_null_fields_mean_the_defaults(resource: Resource[Any], expec
 
 
 def test_a_node_tells_class_health_and_taints() -> None:
-    """Taints by key; cordoned; ready only if it says so."""
+    """Taints; cordoned; ready only if it says so."""
     raw: Raw = {
         "metadata": {"name": "n1", "labels": {"topology.kubernetes.io/zone": "z1"}},
         "spec": {"taints": [{"key": "spot", "value": "x", "effect": "NoSchedule"}], "unschedulable": True},
         "status": {"conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "True"}]},
     }
-    expected = Node("n1", {"topology.kubernetes.io/zone": "z1"}, ("spot",), unschedulable=True, ready=True)
+    expected = Node(
+        "n1", {"topology.kubernetes.io/zone": "z1"}, (NodeTaint("spot", "x"),), unschedulable=True, ready=True
+    )
     assert decoded(NODES, raw) == expected
     raw["status"]["conditions"][1]["status"] = "Unknown"
     assert not decoded(NODES, raw).ready

@@ -9,7 +9,20 @@ import pytest
 from placement import names
 from placement.configuration import Configuration, NamespaceLimit
 from placement.decide import Reason
-from placement.model import Class, Key, Kind, Namespace, Node, Owner, Pod, PriorityClass, ReplicaSet, Template, Workload
+from placement.model import (
+    Class,
+    Key,
+    Kind,
+    Namespace,
+    Node,
+    NodeTaint,
+    Owner,
+    Pod,
+    PriorityClass,
+    ReplicaSet,
+    Template,
+    Workload,
+)
 from placement.outage import Outage, Outages
 from placement.policy import Limit
 from tests.webhook.world import (
@@ -341,7 +354,7 @@ def preferred_zones(world: World) -> set[str]:
 
 LEAVING: dict[str, Node | None] = {
     "cordoned": node("b", "zone-b", unschedulable=True),
-    "about to be terminated": node("b", "zone-b", taints=("aws-node-termination-handler/spot-itn",)),
+    "about to be terminated": node("b", "zone-b", taints=(NodeTaint("aws-node-termination-handler/spot-itn"),)),
     "not ready": node("b", "zone-b", ready=False),
     "on-demand now": Node("b", {names.ZONE: "zone-b"}),
     "gone": None,
@@ -352,7 +365,7 @@ LEAVING: dict[str, Node | None] = {
 def test_only_live_spot_pools_are_preferred(world: World, change: Node | None) -> None:
     """What is leaving is never a target; a change of nodes is seen by the next pod."""
     world.stores.nodes.remove(Key("", "spot-1"))
-    world.put(node("a", "zone-a"), node("b", "zone-b", taints=("some/taint",)))
+    world.put(node("a", "zone-a"), node("b", "zone-b", taints=(NodeTaint("some/taint"),)))
     assert preferred_zones(world) == {"zone-a", "zone-b"}
     if change is None:
         world.stores.nodes.remove(Key("", "b"))
