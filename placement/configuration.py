@@ -8,6 +8,8 @@ limits:
   minOnDemand: 2
 priorityClasses: {overflow: spotweave-overflow, onDemand: "", spot: ""}
 leavingTaints: [aws-node-termination-handler/spot-itn]
+moves: {perWorkload: 25%, perNode: 10, perNamespace: 50, atOnce: 100, perMinute: 300, minAge: 30s, coolDown: 10m,
+        timeout: 5m}
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 from placement import names
 from placement.classes import PRESETS, Classes, ClassLabel, Taint
 from placement.model import NodeRequirement, NodeTerm
-from placement.policy import SETTINGS, Limit, mistakes_in, parse_share
+from placement.policy import SETTINGS, Amount, Limit, mistakes_in, parse_amount, parse_count, parse_share
+from placement.window import parse_duration
 
 LEAVING_TAINTS = (
     "aws-node-termination-handler/spot-itn",
@@ -67,6 +72,20 @@ class NamespaceLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class Moves:
+    """How much the rebalancer may move at once, and how soon again."""
+
+    per_workload: Amount = field(default_factory=lambda: Amount(share=Fraction(1, 4)))  # at least one
+    per_node: int = 10
+    per_namespace: int = 50
+    at_once: int = 100
+    per_minute: int = 300
+    min_age: timedelta = timedelta(seconds=30)
+    cool_down: timedelta = timedelta(minutes=10)
+    timeout: timedelta = timedelta(minutes=5)  # for a replacement to become ready
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """The configuration, or its built-in default."""
 
@@ -75,6 +94,7 @@ class Configuration:
     limits: tuple[NamespaceLimit, ...] = ()
     priority_roles: PriorityRoles = PriorityRoles()
     leaving_taints: tuple[str, ...] = LEAVING_TAINTS
+    moves: Moves = field(default_factory=Moves)
 
     def limits_of(self, namespace_labels: Mapping[str, str]) -> tuple[Limit, ...]:
         return tuple(entry.limit for entry in self.limits if entry.applies_to(namespace_labels))
@@ -98,6 +118,7 @@ class _Reader:
             "limits": self._limits,
             "priorityClasses": self._priority_roles,
             "leavingTaints": self._leaving_taints,
+            "moves": self._moves,
         }
         sections = self._mapping("the configuration", raw, tuple(read))
         values = {key: read[key](value) for key, value in sections.items() if value is not None}
@@ -214,8 +235,31 @@ class _Reader:
                 self._wrong(f"priorityClasses.{role}", name, "the name of a PriorityClass, or nothing")
         return PriorityRoles(**{fields[role]: str(name or "") for role, name in entry.items()})
 
+    def _moves(self, raw: object) -> Moves:
+        entry = self._mapping("moves", raw, tuple(_MOVES))
+        read: dict[str, Any] = {}
+        for key, value in entry.items():
+            name, parse, expected = _MOVES[key]
+            try:
+                read[name] = parse(_text(value))
+            except ValueError:
+                self._wrong(f"moves.{key}", value, expected)
+        return replace(Moves(), **read)
+
     def _leaving_taints(self, raw: object) -> tuple[str, ...]:
         return self._strings("leavingTaints", raw, "taint keys", _LABEL_KEY)
+
+
+_MOVES: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
+    "perWorkload": ("per_workload", parse_amount, "a whole number such as 2, or a percentage of the replicas"),
+    "perNode": ("per_node", parse_count, "a whole number"),
+    "perNamespace": ("per_namespace", parse_count, "a whole number"),
+    "atOnce": ("at_once", parse_count, "a whole number"),
+    "perMinute": ("per_minute", parse_count, "a whole number"),
+    "minAge": ("min_age", parse_duration, "a duration such as 30s"),
+    "coolDown": ("cool_down", parse_duration, "a duration such as 10m"),
+    "timeout": ("timeout", parse_duration, "a duration such as 5m"),
+}
 
 
 def _text(value: object) -> str:

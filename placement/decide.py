@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -13,6 +13,7 @@ from placement.classes import Classes
 from placement.configuration import Configuration
 from placement.model import Class, Kind, NodeRequirement, NodeTerm, Pool, Template, Workload
 from placement.policy import TOPOLOGY_KEYS, Policy, needed
+from placement.slots import Slots
 
 NODE_KEYS = (names.HOSTNAME, names.NODE_NAME)
 
@@ -131,7 +132,9 @@ def decide(
         slot,
         soft,
         required=() if soft else classes.terms(placed),
-        preferred=_preferences(placed, soft, _pool(slot, revision, around), classes),
+        preferred=_preferences(
+            placed, soft, preferred_pool(slot, slots, revision.workload, around.spot_pools), classes
+        ),
         tolerations=classes.tolerations if placed is Class.SPOT or soft else (),
         spread=tuple(_spread(revision, soft)),
         priority_class=_priority_class(placed, reason, slot, revision, around),
@@ -181,15 +184,15 @@ def pool_order(pools: Collection[Pool]) -> tuple[Pool, ...]:
     return tuple(sorted(rank, key=lambda pool: (rank[pool], pool.zone)))
 
 
-def _pool(slot: int, revision: Revision, around: Surroundings) -> Pool | None:
+def preferred_pool(slot: int, slots: Slots, workload: Workload, spot_pools: Sequence[Pool]) -> Pool | None:
     """The pool that a spot slot prefers: the j-th spot slot takes pool (start + j) mod P.
 
     Each workload starts elsewhere, or the first pools would hold the first pods of every small workload.
     """
-    if revision.policy.slots.class_of(slot) is not Class.SPOT or not around.spot_pools:
+    if slots.class_of(slot) is not Class.SPOT or not spot_pools:
         return None
-    start = zlib.crc32(f"{revision.workload.kind}/{revision.workload.key}".encode())
-    return around.spot_pools[(start + revision.policy.slots.spot_index(slot)) % len(around.spot_pools)]
+    start = zlib.crc32(f"{workload.kind}/{workload.key}".encode())
+    return spot_pools[(start + slots.spot_index(slot)) % len(spot_pools)]
 
 
 def _preferences(placed: Class, soft: bool, pool: Pool | None, classes: Classes) -> tuple[Preference, ...]:

@@ -143,14 +143,14 @@ def _ratio(text: str) -> Fraction | None:
     return None if text == "auto" else parse_share(text)
 
 
-def _count(text: str) -> int:
+def parse_count(text: str) -> int:
     if not _WHOLE.fullmatch(text):
         raise ValueError(text)
     return int(text)
 
 
-def _amount(text: str) -> Amount:
-    return Amount(share=parse_share(text)) if text.endswith("%") else Amount(_count(text))
+def parse_amount(text: str) -> Amount:
+    return Amount(share=parse_share(text)) if text.endswith("%") else Amount(parse_count(text))
 
 
 def _target(text: str) -> Fraction:
@@ -240,10 +240,10 @@ SETTINGS: tuple[Setting, ...] = (
         "a percentage such as 70%, a decimal from 0 to 1 such as 0.7, or auto",
         (f"auto|{_SHARE}",),
     ),
-    Setting(names.MIN_ON_DEMAND, _count, "a whole number such as 1", (_WHOLE.pattern,)),
+    Setting(names.MIN_ON_DEMAND, parse_count, "a whole number such as 1", (_WHOLE.pattern,)),
     Setting(
         names.MIN_AVAILABLE,
-        _amount,
+        parse_amount,
         "a whole number such as 2 or a percentage such as 80%",
         (f"{_WHOLE.pattern}|{_WHOLE_PERCENT}",),
     ),

@@ -1,0 +1,140 @@
+"""What the rebalancer does, why, and why not: the words of plans, logs, metrics and Events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from placement.model import NOTHING, Class, Pod, Workload
+from placement.outage import Outage
+
+
+class How(StrEnum):
+    """What is done to a pod."""
+
+    ANNOTATE = "annotate"  # annotations and labels of ours
+    RELEASE = "release"  # its ReplicaSet lets go of it and creates a replacement
+    FINISH = "finish"  # the replacement serves: the released pod is evicted
+    UNDO = "undo"  # the replacement does not: the released pod is put back
+    EVICT = "evict"  # with a proven place, where a release cannot be
+    REPLACE = "replace"  # a pod that was never scheduled is created anew, under what is known now
+    BURY = "bury"  # a pod whose machine is gone
+
+
+class Why(StrEnum):
+    """The reason of an action. In the order of importance."""
+
+    LOST = "node-lost"
+    LEAVING = "node-leaving"
+    FLOOR = "below-floor"  # too few on on-demand
+    EXPOSED = "exposed"  # the loss of one pool would break a declared min-available
+    STUCK = "unschedulable"  # because of our own constraint
+    ADOPT = "adopt"  # admission missed it
+    SLOT = "slot"  # doubled, or beyond the replicas
+    RATIO = "wrong-class"  # the class of its slot is another one
+    RETURN = "return"  # it was admitted soft
+    BALANCE = "balance"  # too many in one pool
+    OVER = "over"  # what a move left: its workload is gone or opted out
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+    @property
+    def is_urgent(self) -> bool:
+        """Waits for no window and no budget: what is there now will not be there in a minute."""
+        return self in (Why.LOST, Why.LEAVING, Why.STUCK)
+
+
+_RANKS = {why: rank for rank, why in enumerate(Why)}
+
+
+class Blocked(StrEnum):
+    """Why something that should be done is not."""
+
+    OFF = "rebalance is off"
+    PLAN_ONLY = "rebalance is plan-only"
+    WINDOW = "outside of rebalance-window"
+    PAUSED = "paused by `spotweave pause`"
+    ROLLOUT = "a rollout is under way"
+    UNSETTLED = "its controller is not done yet"
+    KEPT = "the pod asks not to be disrupted"
+    LOCAL_STORAGE = "the pod has local storage"
+    OWN_TERMS = "the pod's own node selector or affinity excludes the class"
+    YOUNG = "the pod is too young"
+    COOL_DOWN = "it was moved not long ago"
+    UNDONE = "an earlier move was undone; it is tried again later"
+    BREAKER = "moves do not help; they are tried again later"
+    OUTAGE = "the class is out"
+    PROBING = "another pod probes the class first"
+    CROWDED = "pods are unschedulable on the class"
+    QUOTA = "the namespace's quota has no room for one more pod"
+    BUDGET = "a PodDisruptionBudget allows no disruption"
+    NO_PLACE = "no place is proven for its replacement"
+    AUTOSCALER = "an autoscaler is on it"
+    WAITING = "it may still be scheduled"
+    PER_WORKLOAD = "as many moves of this workload as allowed are under way"
+    PER_NODE = "as many moves off this node as allowed are under way"
+    PER_NAMESPACE = "as many moves in this namespace as allowed are under way"
+    IN_ALL = "as many moves as allowed are under way"
+    PER_MINUTE = "as many moves as allowed were begun in this minute"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do to one pod."""
+
+    how: How
+    why: Why
+    workload: Workload | None  # None: it is gone
+    pod: Pod
+    origin: Class | None = None
+    to: Class | None = None
+    annotations: Mapping[str, str | None] = field(default_factory=lambda: NOTHING)  # None: removed
+    labels: Mapping[str, str | None] = field(default_factory=lambda: NOTHING)
+    text: str = ""
+
+    def raw(self) -> dict[str, Any]:
+        """As `spotweave plan -o json` prints it."""
+        return {
+            "pod": str(self.pod.key),
+            "uid": self.pod.uid,
+            "reason": str(self.why),
+            "from": None if self.origin is None else str(self.origin),
+            "to": None if self.to is None else str(self.to),
+            "how": str(self.how),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that should be done to a workload, and is not."""
+
+    workload: Workload
+    why: Why
+    blocked: Blocked
+    pods: int = 1
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        count = "1 pod" if self.pods == 1 else f"{self.pods} pods"
+        return f"{count} to be moved ({self.why}): {self.blocked}" + (f": {self.detail}" if self.detail else "")
+
+    def raw(self) -> dict[str, Any]:
+        return {"workload": f"{self.workload.kind} {self.workload.key}", "reason": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do now, in this order, and what is left. Outages are noted, and read by the webhooks, before all else."""
+
+    outages: tuple[Outage, ...] = ()
+    ended: tuple[Outage, ...] = ()  # outages that are over
+    actions: tuple[Action, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+    def raw(self) -> dict[str, Any]:
+        return {"actions": [each.raw() for each in self.actions], "skipped": [each.raw() for each in self.skipped]}

@@ -1,0 +1,412 @@
+"""One workload: which slots to write, which moves to finish or undo, which moves are wanted, and what is in their way.
+
+Nothing here depends on any other workload, so an answer holds until something about this one changes (or time passes:
+`Assessment.is_restless`). What may be done at once is `choose`'s matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from placement import names
+from placement.configuration import Configuration
+from placement.decide import preferred_pool
+from placement.model import Class, Pod, Pool
+from placement.outage import Shape
+from placement.plan.actions import Action, Blocked, How, Why
+from placement.plan.group import (
+    Cohort,
+    Ground,
+    Group,
+    Member,
+    Moved,
+    Released,
+    Sites,
+    Undone,
+    former_slot,
+    members_of,
+    moved,
+    own_terms,
+    policy_mark,
+    released,
+    undone,
+)
+from placement.plan.reslot import crowds_of, leaned, reslotted
+from placement.slots import Mix
+
+ON_DEMAND_FALLBACK_SECONDS = 120.0
+PATIENCE = 5  # so many times its fallback time a pod waits where it would fit nowhere else either
+UNDONE_SECONDS = 300.0
+LONGEST_UNDONE_SECONDS = 3600.0
+BREAKER_PODS = 3
+LEAVES_FIRST = str(-(2**31))
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A pod that should be elsewhere."""
+
+    group: Group
+    member: Member
+    why: Why
+    to: Class
+    how: How
+    blocked: Blocked | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A pod that cannot be scheduled, and by our constraint."""
+
+    group: Group
+    pod: Pod
+    of: Class
+    since: float
+    after: float  # seconds it may wait while the class might still come
+    falls_back: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What one workload needs."""
+
+    group: Group
+    members: tuple[Member, ...]
+    wanted: Mix
+    actual: Mix
+    notes: tuple[Action, ...] = ()  # annotations to write
+    sweeps: tuple[Action, ...] = ()  # moves to finish or to undo
+    wishes: tuple[Wish, ...] = ()
+    stuck: tuple[Stuck, ...] = ()
+    lost: tuple[Pod, ...] = ()
+    under_way: int = 0  # moves of ours and others' evictions
+
+    @property
+    def is_restless(self) -> bool:
+        """Time alone may change the answer."""
+        return bool(self.notes or self.sweeps or self.wishes or self.stuck or self.lost or self.under_way)
+
+
+def assess(group: Group, ground: Ground, now: float) -> Assessment:
+    """What one workload needs now."""
+    sites, configuration = ground.sites, ground.configuration
+    classes, slots = configuration.classes, group.policy.slots
+    members: list[Member] = []
+    notes: list[Action] = []
+    sweeps: list[Action] = []
+    for cohort in group.cohorts:
+        own = members_of(cohort, group, sites, classes)
+        if cohort.released:
+            sweeps += _sweeps(group, cohort, own, sites, now)
+        given = _slots_for(group, cohort, own)
+        notes += _notes(group, cohort, own, given, configuration)
+        members += (replace(member, slot=given[member.pod.uid]) for member in own)
+    serving = [member.site.of for member in members if member.serves and member.site]
+    found = Assessment(
+        group,
+        tuple(members),
+        wanted=sum((slots.mix(cohort.replicas) for cohort in group.cohorts), Mix()),
+        actual=Mix.of(serving),
+        notes=tuple(notes),
+        sweeps=tuple(sweeps),
+        stuck=tuple(_stuck(group, members)),
+        lost=tuple(member.pod for member in members if member.is_lost),
+        under_way=_under_way(group),
+    )
+    return replace(found, wishes=tuple(_wishes(found, ground, now)))
+
+
+def _under_way(group: Group) -> int:
+    going = sum(pod.terminating for cohort in group.cohorts for pod in cohort.pods)
+    return going + sum(len(cohort.released) for cohort in group.cohorts)
+
+
+# --- slots -----------------------------------------------------------------------------------------------------------
+
+
+def _slots_for(group: Group, cohort: Cohort, own: Sequence[Member]) -> dict[str, int]:
+    """The slot that each live pod should have; as they are while the controller is at work, or moves are under way."""
+    slots = group.policy.slots
+    if group.is_stateful:
+        return {member.pod.uid: member.slot or 0 for member in own}
+    given = reslotted(own, slots, cohort.replicas)
+    if cohort.released or not _is_settled(cohort):
+        return given
+    return leaned(own, given, slots)
+
+
+def _is_settled(cohort: Cohort) -> bool:
+    """Its controller has created and deleted what it wanted, and no pod is on its way out."""
+    return cohort.settled and len(cohort.pods) == len(cohort.live) == cohort.replicas
+
+
+def _notes(
+    group: Group, cohort: Cohort, own: Sequence[Member], given: Mapping[str, int], configuration: Configuration
+) -> Iterator[Action]:
+    """Annotations that are not as they should be, once the controller is at rest.
+
+    Slots are rewritten a cohort at a time, while the webhook is not asked for new ones.
+    """
+    if not (cohort.settled and len(own) >= cohort.replicas) or group.policy.rebalance != "auto":
+        return
+    for member in own:
+        slot = given[member.pod.uid]
+        if member.pod.decision_id is None:
+            yield _adoption(group, cohort, member, slot, configuration)
+        elif member.pod.slot != slot:
+            written = {names.SLOT: str(slot), names.REASON: _reason(group, slot), **_cost(group, cohort, slot)}
+            yield Action(How.ANNOTATE, Why.SLOT, group.workload, member.pod, annotations=written, text=f"slot {slot}")
+
+
+def _adoption(group: Group, cohort: Cohort, member: Member, slot: int, configuration: Configuration) -> Action:
+    """A pod that admission missed gets what it would have been given, but for what cannot be changed any more."""
+    placed = group.policy.slots.class_of(slot)
+    alone = placed not in configuration.classes.allowed(own_terms(member.pod, configuration.classes))
+    written: dict[str, str | None] = {
+        names.DECISION: f"{cohort.uid}/adopted-{member.pod.uid}",
+        names.SLOT: str(slot),
+        names.REASON: f"adopted: {_reason(group, slot)}",
+        names.LEFT_ALONE: "true" if alone else None,
+        **_cost(group, cohort, slot),
+    }
+    kept = {key: value for key, value in written.items() if value is not None}
+    labels = {} if member.of is None else {names.CLASS: str(member.of)}
+    return Action(
+        How.ANNOTATE, Why.ADOPT, group.workload, member.pod, annotations=kept, labels=labels, text=f"slot {slot}"
+    )
+
+
+def _reason(group: Group, slot: int) -> str:
+    return f"slot {slot} is {group.policy.slots.class_of(slot)} ({group.policy.explain()})"
+
+
+def _cost(group: Group, cohort: Cohort, slot: int) -> dict[str, str]:
+    """The highest slot leaves first; users' own costs are theirs."""
+    return {} if group.is_stateful or cohort.template.has_deletion_cost else {names.DELETION_COST: str(-slot)}
+
+
+# --- moves that are under way ----------------------------------------------------------------------------------------
+
+
+def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, now: float) -> Iterator[Action]:
+    """Finishes a move whose replacement serves; undoes one that takes too long or that nobody wants any more."""
+    by_slot = {member.slot: member for member in own}
+    surplus = sum(member.serves for member in own) - cohort.replicas
+    for pod in cohort.released:
+        if pod.terminating:
+            continue
+        state, slot = released(pod), former_slot(pod)
+        replacement = by_slot.get(slot)
+        site = sites.get(pod.node)
+        leaves = site is None or site.is_leaving
+        if not cohort.replicas or (surplus >= 0 and replacement is None):
+            yield from _finish(group, pod, None, site.of if site else None, now)  # scaled down: it is one too many
+        elif replacement is not None and replacement.serves and (leaves or _helps(group, pod, replacement, sites)):
+            yield from _finish(group, pod, replacement, site.of if site else None, now)
+        elif state is None or (now >= state.until and not leaves) or _is_in_vain(replacement, leaves):
+            yield from _undo(group, cohort, pod, state, replacement, now)
+
+
+def _helps(group: Group, pod: Pod, replacement: Member, sites: Sites) -> bool:
+    """The replacement is of its slot's class, or at least not where its predecessor was."""
+    assert replacement.site is not None
+    assert replacement.slot is not None
+    before = sites[pod.node]
+    is_right = replacement.site.of is group.policy.slots.class_of(replacement.slot)
+    return is_right or (replacement.site.of, replacement.site.pool) != (before.of, before.pool)
+
+
+def _is_in_vain(replacement: Member | None, leaves: bool) -> bool:
+    """It serves, and did not help."""
+    return replacement is not None and replacement.serves and not leaves
+
+
+def _finish(group: Group, pod: Pod, replacement: Member | None, origin: Class | None, now: float) -> Iterator[Action]:
+    """The replacement is marked, lest it be moved back soon; then the old pod goes."""
+    if replacement is None:
+        yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, text="no longer wanted")
+        return
+    if origin is not None and names.MOVED not in replacement.pod.annotations:
+        mark = {names.MOVED: Moved(str(origin), policy_mark(group.policy.slots), now).text()}
+        text = f"replaces {pod.name}"
+        yield Action(How.ANNOTATE, Why.OVER, group.workload, replacement.pod, annotations=mark, text=text)
+    text = f"replaced by {replacement.pod.name}"
+    yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, replacement.of, text=text)
+
+
+def _undo(
+    group: Group, cohort: Cohort, pod: Pod, state: Released | None, replacement: Member | None, now: float
+) -> Iterator[Action]:
+    """The newcomer is marked to leave first; then the old pod goes back to its ReplicaSet, which has one too many."""
+    if replacement is not None and not cohort.template.has_deletion_cost:
+        cost = {names.DELETION_COST: LEAVES_FIRST}
+        yield Action(How.ANNOTATE, Why.OVER, group.workload, replacement.pod, annotations=cost, text="leaves first")
+    tries = (undone(pod) or Undone(0, 0)).tries
+    wait = min(LONGEST_UNDONE_SECONDS, UNDONE_SECONDS * 2**tries)
+    written = {names.RELEASED: None, names.UNDONE: Undone(tries + 1, now + wait).text()}
+    template_hash = state.template_hash if state is not None else cohort.template.labels.get(names.POD_TEMPLATE_HASH)
+    labels = {names.POD_TEMPLATE_HASH: template_hash}
+    text = "the replacement did not become ready in time"
+    yield Action(How.UNDO, Why.OVER, group.workload, pod, annotations=written, labels=labels, text=text)
+
+
+# --- moves that are wanted -------------------------------------------------------------------------------------------
+
+
+def _stuck(group: Group, members: Sequence[Member]) -> Iterator[Stuck]:
+    """Pods that wait for a class because we require it of them."""
+    policy = group.policy
+    for member in members:
+        pod = member.pod
+        if not pod.unschedulable or pod.node or member.of is None or pod.decision_id is None:
+            continue
+        if names.SOFT in pod.annotations or names.LEFT_ALONE in pod.annotations:
+            continue
+        if member.of is Class.SPOT:
+            after, falls_back = policy.spot_fallback_after.total_seconds(), policy.spot_fallback == "on-demand"
+        else:
+            default = "spot" if group.workload.replicas > 1 else "wait"
+            after, falls_back = ON_DEMAND_FALLBACK_SECONDS, (policy.on_demand_fallback or default) == "spot"
+        yield Stuck(group, pod, member.of, pod.changed or pod.created, after, falls_back)
+
+
+def _wishes(found: Assessment, ground: Ground, now: float) -> Iterator[Wish]:
+    group = found.group
+    wanted = [*_leaving(found), *_misplaced(found), *_crowded(found, ground)]
+    if not wanted:
+        return
+    standing = _standing(found, now)
+    seen: set[str] = set()
+    for member, why, to in sorted(wanted, key=lambda each: each[1].rank):
+        if member.pod.uid in seen:
+            continue
+        seen.add(member.pod.uid)
+        how = How.EVICT if _cannot_release(group, member) else How.RELEASE
+        blocked = _mode(group, why, now) or standing.get(why.is_urgent)
+        yield Wish(group, member, why, to, how, blocked or _of_pod(found, member, why, to, ground, now))
+
+
+def _leaving(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
+    """Pods whose node will go. What cannot be released is the drainer's."""
+    for member in found.members:
+        if member.site is None or not member.site.is_leaving or member.slot is None:
+            continue
+        if not _cannot_release(found.group, member):
+            yield member, Why.LEAVING, found.group.policy.slots.class_of(member.slot)
+
+
+def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
+    """Pods on another class than their slot's."""
+    slots = found.group.policy.slots
+    short = found.actual.on_demand < min(found.wanted.on_demand, slots.floor)
+    for member in found.members:
+        if member.site is None or member.slot is None or names.LEFT_ALONE in member.pod.annotations:
+            continue
+        to = slots.class_of(member.slot)
+        if to is member.site.of:
+            continue
+        if to is Class.ON_DEMAND and short:
+            yield member, Why.FLOOR, to
+        elif names.SOFT in member.pod.annotations:
+            yield member, Why.RETURN, to
+        else:
+            yield member, Why.RATIO, to
+
+
+def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, Class]]:
+    """Spot pods above the headroom in one pool, where another pool has two fewer.
+
+    A replacement prefers the pool of its slot, so those go whose slot prefers another pool; no other move would help.
+    """
+    crowds = crowds_of(found.members)
+    for pool in ground.spot_pools:
+        crowds.setdefault(pool, 0)
+    if len(crowds) < 2:
+        return
+    headroom = max(1, sum(member.serves for member in found.members) - found.group.needed)
+    pool, most = max(crowds.items(), key=lambda item: (item[1], str(item[0])))
+    if most <= headroom or most - min(crowds.values()) < 2:
+        return
+    why = Why.BALANCE if found.group.availability.is_assumed else Why.EXPOSED
+    strays = [member for member in found.members if _is_stray(member, pool, found.group, ground)]
+    for member in strays[: most - headroom]:
+        yield member, why, Class.SPOT
+
+
+def _is_stray(member: Member, pool: Pool, group: Group, ground: Ground) -> bool:
+    """It is in this pool, and its slot prefers another."""
+    if not member.serves or member.site is None or member.site.of is not Class.SPOT or member.slot is None:
+        return False
+    preferred = preferred_pool(member.slot, group.policy.slots, group.workload, ground.spot_pools)
+    return member.site.pool == pool and preferred != pool
+
+
+# --- what is in the way ----------------------------------------------------------------------------------------------
+
+
+def _mode(group: Group, why: Why, now: float) -> Blocked | None:
+    policy = group.policy
+    if policy.rebalance != "auto":
+        return Blocked.OFF if policy.rebalance == "off" else Blocked.PLAN_ONLY
+    window = policy.rebalance_window
+    if window is not None and not why.is_urgent and not window.is_open(now):
+        return Blocked.WINDOW
+    return None
+
+
+def _standing(found: Assessment, now: float) -> dict[bool, Blocked]:
+    """What stops all moves of the workload: by whether they are urgent."""
+    group = found.group
+    if group.is_rolling or group.workload.rollout.paused:
+        return {False: Blocked.ROLLOUT, True: Blocked.ROLLOUT}
+    tried = [undone(member.pod) for member in found.members]
+    if sum(each is not None and now < each.until for each in tried) >= BREAKER_PODS:
+        return {False: Blocked.BREAKER}
+    if not all(cohort.settled and len(cohort.live) >= cohort.replicas for cohort in group.cohorts):
+        return {False: Blocked.UNSETTLED}
+    return {}
+
+
+def _cannot_release(group: Group, member: Member) -> bool:
+    """Where a second pod beside the old one cannot be, or its owner would not let go of it."""
+    needs = member.pod.needs
+    return group.is_stateful or group.workload.rollout.recreate or needs.has_claims or bool(needs.host_ports)
+
+
+def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Ground, now: float) -> Blocked | None:
+    """What stops the move of this one pod."""
+    pod, limits, classes = member.pod, ground.configuration.moves, ground.configuration.classes
+    if why is Why.LEAVING:
+        return None
+    if to not in classes.allowed(own_terms(pod, classes)):
+        return Blocked.OWN_TERMS
+    if pod.annotations.get(names.SAFE_TO_EVICT) == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true":
+        return Blocked.KEPT
+    if pod.needs.has_local_storage and pod.annotations.get(names.SAFE_TO_EVICT) != "true":
+        return Blocked.LOCAL_STORAGE
+    tried = undone(pod)
+    if tried is not None and now < tried.until:
+        return Blocked.UNDONE
+    if now - pod.created < limits.min_age.total_seconds():
+        return Blocked.YOUNG
+    before = moved(pod)
+    if before is not None and _is_too_soon(before, found.group, to, limits.cool_down.total_seconds(), now):
+        return Blocked.COOL_DOWN
+    return None
+
+
+def _is_too_soon(before: Moved, group: Group, to: Class, cool_down_seconds: float, now: float) -> bool:
+    """Back to where it came from, under the same policy, within the cool-down."""
+    return (
+        before.origin == str(to)
+        and before.policy == policy_mark(group.policy.slots)
+        and now < before.at + cool_down_seconds
+    )
+
+
+def shape_of(pod: Pod) -> Shape:
+    """What it asks for, as outages are noted."""
+    requests = pod.needs.requests
+    return Shape(requests.get("cpu", 0), requests.get("memory", 0) // 1024**2)

@@ -1,0 +1,325 @@
+"""All workloads together: what is done now, in which order, within all limits; and what is left, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from placement import names
+from placement.model import Budget, Class, Pod, Quota
+from placement.outage import Outage, Outages, Shape, reachable
+from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
+from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, shape_of
+from placement.plan.group import Ground, Member, Released, Site, former_slot, own_terms, undone
+from placement.plan.lost import BY, Lost, burials, outages_of_loss
+from placement.plan.room import Room, Used
+from placement.selector import matches
+
+SHORTEST_OUTAGE_SECONDS = 30.0  # one of ours is not ended sooner, whatever room there seems to be
+AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
+REPLACE_SECONDS = 3.0  # a pod that is younger is not replaced again
+BREAKER_WORKLOADS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a plan is made from. `assessments` may leave out workloads that are in order."""
+
+    assessments: Sequence[Assessment]
+    ground: Ground
+    used: Used
+    now: float
+    outages: Outages = field(default_factory=Outages)
+    lost: Lost = field(default_factory=dict)
+    budgets: Callable[[Pod], Sequence[Budget]] = lambda _pod: ()
+    is_awaited: Callable[[Pod], float] = lambda _pod: float("-inf")  # when an autoscaler said that it is on it
+    proofs: Mapping[tuple[Class, Shape], float] = field(default_factory=dict)  # when a move there last succeeded
+    recent: int = 0  # moves begun within the last minute
+    is_paused: bool = False
+
+    @property
+    def zones(self) -> dict[Class, frozenset[str]]:
+        sites = [site for site in self.ground.sites.values() if site.is_target]
+        return {of: frozenset(site.pool.zone for site in sites if site.of is of) for of in Class}
+
+
+def plan(scene: Scene) -> Plan:
+    """What to do now. First what makes replacements possible, then what restores service, then what improves it."""
+    if scene.is_paused:
+        return Plan(skipped=tuple(_paused(scene)))
+    return _Chooser(scene).plan()
+
+
+def _paused(scene: Scene) -> Iterator[Skipped]:
+    for each in scene.assessments:
+        if each.wishes:
+            yield Skipped(each.group.workload, each.wishes[0].why, Blocked.PAUSED, len(each.wishes))
+
+
+class _Chooser:
+    """Makes one plan; what has been promised so far is its state."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._zones = scene.zones
+        self._members: dict[str, tuple[Member, ...]] = {
+            each.group.workload.uid: each.members for each in scene.assessments
+        }
+        self._room = Room(scene.ground, scene.used)
+        self._moves = scene.ground.configuration.moves
+        self._per_workload: Counter[str] = Counter()
+        self._per_namespace: Counter[str] = Counter()
+        self._per_node: Counter[str] = Counter()
+        self._probes: Counter[tuple[Class, Shape]] = Counter()
+        self._in_all = self._begun = 0
+        self._disrupted: Counter[str] = Counter()  # by budget
+        self._quota_taken: dict[str, Counter[str]] = {}
+        self._skipped: Counter[tuple[str, Why, Blocked]] = Counter()
+        for each in scene.assessments:
+            self._count_under_way(each)
+        failing = sum(any(_is_undone(member.pod, scene.now) for member in each.members) for each in scene.assessments)
+        self._is_failing = failing >= BREAKER_WORKLOADS
+
+    def plan(self) -> Plan:
+        scene = self._scene
+        buried = burials(scene.assessments, scene.lost)
+        outages = list(outages_of_loss(buried, self._room, scene.outages, self._zones, scene.now))
+        replaced = list(self._stuck(outages))
+        sweeps = sorted((action for each in scene.assessments for action in each.sweeps), key=_turn)
+        notes = [action for each in scene.assessments for action in each.notes]
+        wishes = sorted((wish for each in scene.assessments for wish in each.wishes), key=_importance)
+        moves = [action for wish in wishes if (action := self._move(wish)) is not None]
+        workloads = {each.group.workload.uid: each.group.workload for each in scene.assessments}
+        skipped = tuple(
+            Skipped(workloads[uid], why, blocked, count) for (uid, why, blocked), count in self._skipped.items()
+        )
+        urgent = [action for action in moves if action.why is Why.LEAVING]
+        rest = [action for action in moves if action.why is not Why.LEAVING]
+        actions = (*buried, *urgent, *sweeps, *notes, *replaced, *rest)
+        return Plan(tuple(_distinct(outages)), tuple(self._ended(outages)), actions, skipped)
+
+    def _count_under_way(self, each: Assessment) -> None:
+        workload = each.group.workload
+        self._per_workload[workload.uid] += each.under_way
+        self._per_namespace[workload.namespace] += each.under_way
+        self._in_all += each.under_way
+        for cohort in each.group.cohorts:
+            for pod in cohort.released:
+                slot = former_slot(pod)
+                to = each.group.policy.slots.class_of(slot) if slot is not None else Class.ON_DEMAND
+                self._probes[to, shape_of(pod)] += 1
+                self._per_node[pod.node] += 1
+
+    # --- pods that cannot be scheduled -------------------------------------------------------------------------------
+
+    def _stuck(self, outages: list[Outage]) -> Iterator[Action]:
+        """Replaces pods that require a class that is known to be out; notes outages for those that waited enough."""
+        for each in self._scene.assessments:
+            for stuck in each.stuck:
+                action = self._one_stuck(stuck, outages)
+                if action is not None:
+                    yield action
+
+    def _one_stuck(self, stuck: Stuck, outages: list[Outage]) -> Action | None:
+        scene, pod = self._scene, stuck.pod
+        workload, policy = stuck.group.workload, stuck.group.policy
+        if policy.rebalance != "auto" or not stuck.falls_back:
+            return None
+        zones = reachable(self._zones[stuck.of], own_terms(pod, scene.ground.configuration.classes))
+        if scene.outages.stands(stuck.of, zones, shape_of(pod), scene.now):
+            if scene.now - pod.created < REPLACE_SECONDS:
+                return None
+            text = f"{stuck.of} is out: it is created anew, with {stuck.of} preferred"
+            return Action(How.REPLACE, Why.STUCK, workload, pod, stuck.of, text=text)
+        waited = scene.now - stuck.since
+        if waited < stuck.after:
+            self._skip(workload.uid, Why.STUCK, Blocked.WAITING)
+        elif waited < AUTOSCALER_SECONDS and scene.now - scene.is_awaited(pod) < AUTOSCALER_SECONDS:
+            self._skip(workload.uid, Why.STUCK, Blocked.AUTOSCALER)
+        elif waited < PATIENCE * stuck.after and self._room.take(pod, stuck.of.other) is None:
+            self._skip(workload.uid, Why.STUCK, Blocked.NO_PLACE)
+        else:
+            limited = zones if zones != self._zones[stuck.of] else frozenset[str]()
+            outages.append(Outage(stuck.of, 0.0, limited, shape_of(pod), by=BY))
+        return None
+
+    def _ended(self, new: Sequence[Outage]) -> Iterator[Outage]:
+        """Outages that we noted ourselves, of a class that has room again, with nobody waiting for it."""
+        scene = self._scene
+        waiting = {stuck.of for each in scene.assessments for stuck in each.stuck} | {outage.of for outage in new}
+        lost = {gone.of for gone in scene.lost.values() for each in scene.assessments if each.lost}
+        for outage in scene.outages.standing(scene.now):
+            is_young = scene.now - outage.since < SHORTEST_OUTAGE_SECONDS
+            if outage.by != BY or is_young or outage.of in waiting or outage.of in lost:
+                continue
+            if any(self._has_room_for(outage.shape, site) for site in self._room.targets(outage.of)):
+                yield outage
+
+    def _has_room_for(self, shape: Shape, site: Site) -> bool:
+        free = self._room.free(site)
+        return Shape(max(1, shape.cpu_millis), shape.memory_mib).covers(
+            Shape(free.get("cpu", 0), free.get("memory", 0) // 1024**2)
+        )
+
+    # --- moves -------------------------------------------------------------------------------------------------------
+
+    def _move(self, wish: Wish) -> Action | None:
+        blocked = wish.blocked or self._in_the_way(wish)
+        workload = wish.group.workload
+        if blocked is not None:
+            self._skip(workload.uid, wish.why, blocked)
+            return None
+        self._promise(wish)
+        pod, origin = wish.member.pod, wish.member.of
+        if wish.how is How.EVICT:
+            return Action(How.EVICT, wish.why, workload, pod, origin, wish.to, text=f"to {wish.to}")
+        until = self._scene.now + self._moves.timeout.total_seconds()
+        template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
+        return Action(
+            How.RELEASE,
+            wish.why,
+            workload,
+            pod,
+            origin,
+            wish.to,
+            annotations={names.RELEASED: Released(until, template_hash).text()},
+            labels={names.POD_TEMPLATE_HASH: f"released-{template_hash}"[:63]},
+            text=f"to {wish.to}",
+        )
+
+    def _in_the_way(self, wish: Wish) -> Blocked | None:
+        """What stops this move now, though nothing about its workload does."""
+        if wish.member.pod.decision_id is None:
+            return Blocked.UNSETTLED  # it is adopted first: a released pod's decision tells whose it was
+        quota = self._no_quota(wish)
+        if quota or wish.why is Why.LEAVING:
+            return quota
+        return self._limited(wish) or self._no_way_there(wish) or self._no_place(wish)
+
+    def _limited(self, wish: Wish) -> Blocked | None:
+        workload, moves = wish.group.workload, self._moves
+        if self._per_workload[workload.uid] >= max(1, moves.per_workload.of(workload.replicas)):
+            return Blocked.PER_WORKLOAD
+        if self._per_node[wish.member.pod.node] >= moves.per_node:
+            return Blocked.PER_NODE
+        if self._per_namespace[workload.namespace] >= moves.per_namespace:
+            return Blocked.PER_NAMESPACE
+        if self._in_all >= moves.at_once:
+            return Blocked.IN_ALL
+        return Blocked.PER_MINUTE if self._scene.recent + self._begun >= moves.per_minute else None
+
+    def _no_way_there(self, wish: Wish) -> Blocked | None:
+        """The class is out, or others wait for it already, or one must go ahead to see."""
+        scene, shape = self._scene, shape_of(wish.member.pod)
+        zones = reachable(self._zones[wish.to], own_terms(wish.member.pod, scene.ground.configuration.classes))
+        if scene.outages.stands(wish.to, zones, shape, scene.now):
+            return Blocked.OUTAGE
+        if any(
+            stuck.of is wish.to and shape_of(stuck.pod).covers(shape)
+            for each in scene.assessments
+            for stuck in each.stuck
+        ):
+            return Blocked.CROWDED
+        if self._is_failing and self._probes[wish.to, shape]:
+            return Blocked.BREAKER
+        return Blocked.PROBING if self._probes[wish.to, shape] and self._needs_probe(wish.to, shape) else None
+
+    def _needs_probe(self, to: Class, shape: Shape) -> bool:
+        """Since the class was last out for it, none has got there yet."""
+        ends = [each.until for each in self._scene.outages.noted if each.of is to and each.shape.covers(shape)]
+        proven = [at for (of, proof), at in self._scene.proofs.items() if of is to and shape.covers(proof)]
+        return bool(ends) and max(proven, default=float("-inf")) < max(ends)
+
+    def _no_place(self, wish: Wish) -> Blocked | None:
+        """An eviction needs a proven place. A release proves it itself, but only one goes where none is in sight."""
+        pod, siblings = wish.member.pod, self._members[wish.group.workload.uid]
+        if wish.how is How.EVICT:
+            if not all(member.serves for member in siblings):
+                return Blocked.UNSETTLED
+            budgets = self._scene.budgets(pod)
+            if any(budget.allowed - self._disrupted[str(budget.key)] < 1 for budget in budgets) or len(budgets) > 1:
+                return Blocked.BUDGET
+            if self._room.take(pod, wish.to, siblings) is None:
+                return Blocked.NO_PLACE
+            self._disrupted.update(str(budget.key) for budget in budgets)
+            return None
+        if self._room.take(pod, wish.to, siblings) is None and self._probes[wish.to, shape_of(pod)]:
+            return Blocked.PROBING
+        return None
+
+    def _no_quota(self, wish: Wish) -> Blocked | None:
+        """A release needs room for one pod more in every quota of the namespace."""
+        if wish.how is How.EVICT:
+            return None
+        taken = self._quota_taken.setdefault(wish.group.workload.namespace, Counter())
+        asked = _asked(wish.member.pod)
+        if any(not _has_quota(quota, asked, taken) for quota in wish.group.quotas):
+            return Blocked.QUOTA
+        return None
+
+    def _promise(self, wish: Wish) -> None:
+        workload, pod = wish.group.workload, wish.member.pod
+        self._per_workload[workload.uid] += 1
+        self._per_namespace[workload.namespace] += 1
+        self._per_node[pod.node] += 1
+        self._probes[wish.to, shape_of(pod)] += 1
+        self._in_all += 1
+        self._begun += 1
+        if wish.how is How.RELEASE:
+            self._quota_taken.setdefault(workload.namespace, Counter()).update(_asked(pod))
+
+    def _skip(self, uid: str, why: Why, blocked: Blocked) -> None:
+        self._skipped[uid, why, blocked] += 1
+
+
+def _importance(wish: Wish) -> tuple[int, int, str, int]:
+    """By reason; then those with the least to spare; then as they come, the highest slots first."""
+    workload = wish.group.workload
+    return (wish.why.rank, workload.replicas - wish.group.needed, workload.uid, -(wish.member.slot or 0))
+
+
+def _turn(action: Action) -> int:
+    """What is written on replacements comes before what is done to their predecessors."""
+    return (How.ANNOTATE, How.FINISH, How.UNDO).index(action.how)
+
+
+def _is_undone(pod: Pod, now: float) -> bool:
+    tried = undone(pod)
+    return tried is not None and now < tried.until
+
+
+def _asked(pod: Pod) -> dict[str, int]:
+    """What one pod more counts for, in the words of quotas."""
+    requests = pod.needs.requests
+    return {
+        "pods": 1,
+        "count/pods": 1,
+        **{f"requests.{key}": amount for key, amount in requests.items()},
+        **{key: requests[key] for key in ("cpu", "memory") if key in requests},
+    }
+
+
+def _has_quota(quota: Quota, asked: Mapping[str, int], taken: Mapping[str, int]) -> bool:
+    return all(
+        quota.used.get(key, 0) + taken.get(key, 0) + amount <= quota.hard[key]
+        for key, amount in asked.items()
+        if key in quota.hard
+    )
+
+
+def _distinct(outages: Iterable[Outage]) -> Iterator[Outage]:
+    """One for each class and zones, with a shape that covers all of theirs."""
+    smallest: dict[tuple[Class, frozenset[str]], Outage] = {}
+    for outage in outages:
+        known = smallest.get((outage.of, outage.zones), outage)
+        shape = Shape(
+            min(known.shape.cpu_millis, outage.shape.cpu_millis), min(known.shape.memory_mib, outage.shape.memory_mib)
+        )
+        smallest[outage.of, outage.zones] = replace(outage, shape=shape)
+    yield from smallest.values()
+
+
+def selecting(budgets: Iterable[Budget], pod: Pod) -> tuple[Budget, ...]:
+    """The budgets that select a pod."""
+    return tuple(each for each in budgets if each.namespace == pod.namespace and matches(each.selector, pod.labels))

@@ -1,0 +1,227 @@
+"""One workload with its pods, as they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from placement import names
+from placement.availability import Availability
+from placement.classes import Classes
+from placement.configuration import Configuration
+from placement.decide import pool_order
+from placement.model import Class, Kind, Node, NodeRequirement, NodeTerm, Pod, Pool, Quota, Template, Workload
+from placement.policy import Policy
+from placement.slots import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node as moves look at it."""
+
+    node: Node
+    of: Class
+    pool: Pool
+    is_leaving: bool
+
+    @property
+    def is_target(self) -> bool:
+        return self.node.ready and not self.is_leaving
+
+
+Sites = Mapping[str, Site]  # by the node's name
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all workloads stand on: the nodes, the live spot pools in `pool_order`, the configuration."""
+
+    sites: Sites
+    spot_pools: tuple[Pool, ...] = ()
+    configuration: Configuration = field(default_factory=Configuration)
+
+
+def ground_of(nodes: Iterable[Node], configuration: Configuration) -> Ground:
+    sites = {node.name: site_of(node, configuration) for node in nodes}
+    spot = {site.pool for site in sites.values() if site.is_target and site.of is Class.SPOT}
+    return Ground(sites, pool_order(spot), configuration)
+
+
+def site_of(node: Node, configuration: Configuration) -> Site:
+    of = configuration.classes.of_node(node.labels) or Class.ON_DEMAND
+    return Site(node, of, node.pool, node.is_leaving(configuration.leaving_taints))
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """The pods of one revision: a ReplicaSet's, or all of a StatefulSet's."""
+
+    uid: str
+    replicas: int
+    settled: bool  # its controller has done what was asked of it
+    template: Template
+    pods: tuple[Pod, ...] = ()  # that it owns
+    released: tuple[Pod, ...] = ()  # that it owned
+
+    @property
+    def live(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if pod.is_live)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A workload that is opted in, its policy and its pods by revision."""
+
+    workload: Workload
+    policy: Policy
+    availability: Availability
+    cohorts: tuple[Cohort, ...]  # those that have or want pods
+    quotas: tuple[Quota, ...] = ()  # of its namespace
+
+    @property
+    def needed(self) -> int:
+        """How many must serve."""
+        return self.availability.needed
+
+    @property
+    def is_stateful(self) -> bool:
+        return self.workload.kind is Kind.STATEFUL_SET
+
+    @property
+    def is_rolling(self) -> bool:
+        return sum(bool(cohort.replicas or cohort.pods) for cohort in self.cohorts) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A live pod: its slot, where it is, and of which class it is (None: nothing tells)."""
+
+    pod: Pod
+    slot: int | None
+    of: Class | None
+    site: Site | None
+
+    @property
+    def serves(self) -> bool:
+        return self.pod.ready and self.site is not None and not self.site.is_leaving
+
+    @property
+    def pool(self) -> Pool | None:
+        return self.site.pool if self.site is not None else None
+
+    @property
+    def is_lost(self) -> bool:
+        return bool(self.pod.node) and self.site is None
+
+
+def members_of(cohort: Cohort, group: Group, sites: Sites, classes: Classes) -> list[Member]:
+    first = group.workload.first_ordinal if group.is_stateful else None
+    return [_member(pod, sites.get(pod.node), first, classes) for pod in cohort.pods if pod.is_live]
+
+
+def _member(pod: Pod, site: Site | None, first_ordinal: int | None, classes: Classes) -> Member:
+    slot = pod.slot if first_ordinal is None else max(0, ordinal(pod) - first_ordinal)
+    of = site.of if site is not None else _given(pod, classes)
+    return Member(pod, slot, of, site)
+
+
+def _given(pod: Pod, classes: Classes) -> Class | None:
+    """The class of a pod that has no node: required, or none as yet."""
+    return None if pod.node or names.SOFT in pod.annotations else classes.of_pod(pod, None)
+
+
+def ordinal(pod: Pod) -> int:
+    end = pod.name.rpartition("-")[2]
+    return int(end) if end.isdecimal() else 0
+
+
+def own_terms(pod: Pod, classes: Classes) -> tuple[NodeTerm, ...]:
+    """What the pod's owner asks of nodes: its selector and terms, without what admission has added."""
+    ours = {requirement for each in Class for term in classes.terms(each) for requirement in term}
+    terms = [tuple(each for each in term if each not in ours) for term in pod.required_terms]
+    selector = tuple(NodeRequirement(key, "In", (value,)) for key, value in pod.needs.node_selector.items())
+    merged = tuple(selector + term for term in terms) or ((selector,) if selector else ())
+    return () if any(not term for term in merged) else merged
+
+
+# --- what is written on pods that were released, moved or put back ---------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Until when a pod is released, and the label to put back."""
+
+    until: float
+    template_hash: str
+
+    def text(self) -> str:
+        return f"{moment(self.until)}/{self.template_hash}"
+
+
+def released(pod: Pod) -> Released | None:
+    until, _, template_hash = pod.annotations.get(names.RELEASED, "").partition("/")
+    at = parse_moment(until)
+    return Released(at, template_hash) if at is not None and template_hash else None
+
+
+def former_owner(pod: Pod) -> str:
+    """The UID of the ReplicaSet that a released pod belonged to: its decision names it."""
+    return pod.annotations.get(names.DECISION, "").partition("/")[0]
+
+
+def former_slot(pod: Pod) -> int | None:
+    text = pod.annotations.get(names.SLOT, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where a pod's predecessor was moved away from, under which ratio and floor, and when."""
+
+    origin: str
+    policy: str
+    at: float
+
+    def text(self) -> str:
+        return f"{self.origin}/{self.policy}/{moment(self.at)}"
+
+
+def moved(pod: Pod) -> Moved | None:
+    origin, _, rest = pod.annotations.get(names.MOVED, "").partition("/")
+    policy, _, at = rest.partition("/")
+    when = parse_moment(at)
+    return Moved(origin, policy, when) if when is not None else None
+
+
+def policy_mark(slots: Slots) -> str:
+    """Ratio and floor in a few characters: a changed policy may move a pod back at once."""
+    return f"{slots.ratio.numerator}of{slots.ratio.denominator}min{slots.floor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """How often a pod's move was undone, and when it may be tried again."""
+
+    tries: int
+    until: float
+
+    def text(self) -> str:
+        return f"{self.tries}/{moment(self.until)}"
+
+
+def undone(pod: Pod) -> Undone | None:
+    tries, _, until = pod.annotations.get(names.UNDONE, "").partition("/")
+    when = parse_moment(until)
+    return Undone(int(tries), when) if when is not None and tries.isdecimal() else None
+
+
+def moment(at: float) -> str:
+    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_moment(text: str) -> float | None:
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,85 @@
+"""Nodes that are gone, and what to do about the pods that were on them (design §4b).
+
+Kubernetes leaves such pods "Ready" for most of a minute. They are buried early only with proof that the machine is
+gone: a Node that is deleted and registered again within 40 s keeps its pods, and a kubelet may outlive its Node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from placement.model import Class, Node, Pod
+from placement.outage import Outage, Outages
+from placement.plan.actions import Action, How, Why
+from placement.plan.assess import Assessment, shape_of
+from placement.plan.group import Group
+from placement.plan.room import Room, shortage
+
+BY = "rebalancer"
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A node that was there: as it was last seen, and what proves that its machine is gone ("": nothing)."""
+
+    node: Node
+    of: Class
+    proof: str = ""
+
+
+Lost = Mapping[str, Gone]  # by the node's name
+
+
+def proof_of(last_seen: Node, is_leaving: bool, is_deleted_by_cloud: bool) -> str:
+    """What proves that the machine of a Node that was deleted is gone."""
+    if is_deleted_by_cloud:
+        return "the cloud said so (DeletingNode)"
+    if last_seen.deleting:
+        return "its deletion was held by a finalizer until its machine was gone"
+    if not last_seen.ready:
+        return "it was not ready when it was deleted"
+    return "it was leaving when it was deleted" if is_leaving else ""
+
+
+def burials(assessments: Iterable[Assessment], lost: Lost) -> list[Action]:
+    """Pods to bury, those of workloads furthest below min-available first, one of each in turn."""
+    queue = [
+        (sum(member.serves for member in each.members) - each.group.needed + turn, order, action)
+        for order, each in enumerate(assessments)
+        for turn, action in enumerate(_burials(each, lost))
+    ]
+    return [action for *_, action in sorted(queue, key=lambda entry: entry[:2])]
+
+
+def _burials(assessment: Assessment, lost: Lost) -> Iterator[Action]:
+    group = assessment.group
+    if group.policy.rebalance != "auto" or not is_replaced_fast(group):
+        return
+    for pod in assessment.lost:
+        gone = lost.get(pod.node)
+        if gone is not None and gone.proof and not pod.needs.has_claims:
+            text = f"node {pod.node} is gone: {gone.proof}"
+            yield Action(How.BURY, Why.LOST, group.workload, pod, gone.of, text=text)
+
+
+def is_replaced_fast(group: Group) -> bool:
+    default = "kubernetes" if group.is_stateful else "fast"
+    return (group.policy.replace_lost_pods or default) == "fast" and not group.workload.rollout.recreate
+
+
+def outages_of_loss(
+    buried: Iterable[Action], room: Room, outages: Outages, zones: Mapping[Class, frozenset[str]], now: float
+) -> Iterator[Outage]:
+    """Classes that have no room left for what was lost with their nodes; noted once."""
+    lost: dict[Class, list[Pod]] = {}
+    for action in buried:
+        if action.origin is not None:
+            lost.setdefault(action.origin, []).append(action.pod)
+    for of, pods in lost.items():
+        left_out = shortage(pods, room, of)
+        if left_out is None:
+            continue
+        shape = shape_of(left_out)
+        if not outages.stands(of, zones[of], shape, now):
+            yield Outage(of, 0.0, shape=shape, by=BY)

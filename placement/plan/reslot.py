@@ -1,0 +1,94 @@
+"""Which pod has which slot: every slot once, as few pods as possible of another class than their slot's.
+
+Slots of one class are interchangeable, and rewriting one costs an annotation. So a changed ratio costs only the
+difference of the two mixes in moves. Example: ten pods at 70 % hold slots 0…9, seven of them spot. At 30 % the slots
+0 1 2 3 4 5 6 7 8 9 are O O O S O O S O O S: three spot pods take 3, 6 and 9, three on-demand pods keep theirs or take
+the lowest free one of their class, and four spot pods are left for on-demand slots: those four are moved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from placement.model import Class, Pool
+from placement.plan.group import Member
+from placement.slots import Slots
+
+
+def reslotted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[str, int]:
+    """UID → slot. Who has a slot that nobody else has, of its own class and below the replicas, keeps it."""
+    limit = max(replicas, len(members))
+    kept = _kept(members, slots, limit)
+    if len(kept) == len(members):
+        return kept
+    taken = set(kept.values())
+    free = [slot for slot in range(limit) if slot not in taken]
+    crowds = Counter(member.pool for member in members)
+    left = [member for member in members if member.pod.uid not in kept]
+    left.sort(key=lambda member: (not member.pod.ready, crowds[member.pool], member.pod.created, member.pod.name))
+    misfits = []
+    for member in left:
+        slot = next((slot for slot in free if slots.class_of(slot) is member.of), None)
+        if slot is None:
+            misfits.append(member)
+        else:
+            kept[member.pod.uid] = slot
+            free.remove(slot)
+    for member in misfits:
+        slot = member.slot if member.slot in free else free[0]
+        assert slot is not None
+        kept[member.pod.uid] = slot
+        free.remove(slot)
+    return kept
+
+
+def _kept(members: Sequence[Member], slots: Slots, limit: int) -> dict[str, int]:
+    holders: dict[int, Member] = {}
+    for member in members:
+        slot = member.slot
+        if slot is None or slot >= limit or (member.of is not None and slots.class_of(slot) is not member.of):
+            continue
+        other = holders.get(slot)
+        if other is None or _goes_first(member, other):
+            holders[slot] = member
+    return {member.pod.uid: slot for slot, member in holders.items()}
+
+
+def _goes_first(one: Member, other: Member) -> bool:
+    """Of two pods with one slot the ready one keeps it, then the older one."""
+    return (not one.pod.ready, one.pod.created, one.pod.name) < (not other.pod.ready, other.pod.created, other.pod.name)
+
+
+def leaned(members: Sequence[Member], given: dict[str, int], slots: Slots) -> dict[str, int]:
+    """The same slots, permuted so that the highest spot slots, which leave first, sit in the fullest pools.
+
+    Example: spot slots 1, 2, 4, 5 are in pools a, b, a, a. Leaving from the top they would go a, a, b, a, which is
+    right: each time one of the fullest goes. Were slot 5 in b, it would change places with the highest one in a.
+    A pool that has one pod more than another is not worth a write.
+    """
+    spot = [member for member in members if _is_settled_spot(member, given, slots)]
+    crowds = Counter(member.pool for member in spot)
+    if not crowds or max(crowds.values()) - min(crowds.values()) < 2:
+        return given
+    leaned_slots = dict(given)
+    open_slots = sorted((given[member.pod.uid] for member in spot), reverse=True)
+    spot.sort(key=lambda member: given[member.pod.uid], reverse=True)
+    for slot in open_slots:
+        fullest = max(crowds.values())
+        leaver = next(member for member in spot if crowds[member.pool] == fullest)
+        spot.remove(leaver)
+        crowds[leaver.pool] -= 1
+        leaned_slots[leaver.pod.uid] = slot
+    return leaned_slots
+
+
+def _is_settled_spot(member: Member, given: dict[str, int], slots: Slots) -> bool:
+    return member.of is Class.SPOT and member.site is not None and slots.class_of(given[member.pod.uid]) is Class.SPOT
+
+
+def crowds_of(members: Sequence[Member]) -> Counter[Pool]:
+    """Serving spot pods by pool."""
+    return Counter(
+        member.site.pool for member in members if member.serves and member.site and member.site.of is Class.SPOT
+    )

@@ -1,0 +1,383 @@
+"""The board: the cluster as the rebalancer knows it, kept up to date by differences, one workload at a time.
+
+Stores tell what has changed; the board takes note in `drain`, and works out anew (`refresh`) only what the changes
+touch. So the work for an event depends on the size of one workload, not on that of the cluster. One thread reads it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from placement.availability import availability
+
+from placement import names
+from placement.configuration import Configuration
+from placement.model import (
+    NO_AMOUNTS,
+    Budget,
+    Class,
+    Kind,
+    Namespace,
+    Node,
+    Pod,
+    Quota,
+    ReplicaSet,
+    Sign,
+    Workload,
+)
+from placement.plan.actions import Action, How, Why
+from placement.plan.assess import Assessment, assess
+from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of, released
+from placement.plan.lost import Gone, proof_of
+from placement.policy import Policy, resolve
+from placement.selector import matches
+
+DELETED_BY_CLOUD = "DeletingNode"
+
+
+class Board:
+    """What is there, and what each workload needs."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._changes: deque[tuple[Any, Any]] = deque()
+        self._namespaces: dict[str, Namespace] = {}
+        self._nodes: dict[str, Node] = {}
+        self._workloads: dict[str, Workload] = {}  # by UID, as all that follow
+        self._in_namespace: dict[str, set[str]] = {}
+        self._sets: dict[str, ReplicaSet] = {}
+        self._sets_of: dict[str, set[str]] = {}
+        self._pods_of: dict[str, dict[str, Pod]] = {}  # by owner
+        self._released_of: dict[str, dict[str, Pod]] = {}  # by former owner
+        self._pods_on: dict[str, dict[str, Pod]] = {}  # by node
+        self._used: dict[str, Counter[str]] = {}
+        self._budgets: dict[str, dict[str, Budget]] = {}
+        self._quotas: dict[str, dict[str, Quota]] = {}
+        self._signs: dict[tuple[str, str], Sign] = {}  # by reason and by what it is about
+        self._policies: dict[Any, Policy] = {}
+        self._dirty: set[str] = set()
+        self._ground: Ground | None = None
+        self.lost: dict[str, Gone] = {}
+        self.assessments: dict[str, Assessment] = {}  # by the workload's UID
+        self._restless: set[str] = set()
+        self._takes: Mapping[type, Callable[[Any, Any], None]] = {
+            Namespace: self._take_namespace,
+            Node: self._take_node,
+            Workload: self._take_workload,
+            ReplicaSet: self._take_set,
+            Pod: self._take_pod,
+            Budget: self._take_budget,
+            Quota: self._take_quota,
+            Sign: self._take_sign,
+        }
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    def observe(self, old: Any, new: Any) -> None:
+        """Follows a store; from any thread."""
+        self._changes.append((old, new))
+
+    def drain(self) -> int:
+        """Takes note of all changes so far; how many they were."""
+        count = 0
+        while self._changes:
+            old, new = self._changes.popleft()
+            self._takes[type(new if new is not None else old)](old, new)
+            count += 1
+        return count
+
+    def _take_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
+        known = new or old
+        assert known is not None
+        _set(self._namespaces, known.name, new)
+        self._dirty.update(self._in_namespace.get(known.name, ()))
+
+    def _take_node(self, old: Node | None, new: Node | None) -> None:
+        known = new or old
+        assert known is not None
+        if new is None:
+            self._lose(known)
+        else:
+            self.lost.pop(new.name, None)
+        if old is None or new is None or _differs(old, new):
+            self._ground = None
+            self._dirty.update(self._workloads_on(known.name))
+        elif self._ground is not None and old.allocatable != new.allocatable:
+            self._ground = None
+        _set(self._nodes, known.name, new)
+
+    def _lose(self, node: Node) -> None:
+        if not self._pods_on.get(node.name):
+            return
+        is_leaving = node.is_leaving(self._configuration.leaving_taints)
+        proof = proof_of(node, is_leaving, (DELETED_BY_CLOUD, node.name) in self._signs)
+        self.lost[node.name] = Gone(node, self._class_of(node), proof)
+
+    def _class_of(self, node: Node) -> Class:
+        return self._configuration.classes.of_node(node.labels) or Class.ON_DEMAND
+
+    def _take_workload(self, old: Workload | None, new: Workload | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._workloads.pop(old.uid, None)
+            _discard(self._in_namespace, old.namespace, old.uid)
+            self._dirty.add(old.uid)
+        if new is not None:
+            self._workloads[new.uid] = new
+            self._in_namespace.setdefault(new.namespace, set()).add(new.uid)
+            self._dirty.add(new.uid)
+
+    def _take_set(self, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._sets.pop(old.uid, None)
+            self._of_set(old, _discard)
+        if new is not None:
+            self._sets[new.uid] = new
+            self._of_set(new, _add)
+
+    def _of_set(self, replica_set: ReplicaSet, change: Callable[[dict[str, set[str]], str, str], None]) -> None:
+        if replica_set.owner is not None:
+            change(self._sets_of, replica_set.owner.uid, replica_set.uid)
+            self._dirty.add(replica_set.owner.uid)
+
+    def _take_pod(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None:
+            self._file(old, None)
+            if new is None or new.needs is not old.needs or new.node != old.node or _counts(new) != _counts(old):
+                self._count(old, -1)
+                self._count(new, 1)
+        else:
+            self._count(new, 1)
+        if new is not None:
+            self._file(new, new)
+
+    def _file(self, where: Pod, pod: Pod | None) -> None:
+        """Puts a pod where it belongs by what it was or is; None takes it away."""
+        if names.RELEASED in where.annotations:
+            self._touch(former_owner(where))
+            _nest(self._released_of, former_owner(where), where.uid, pod)
+        elif where.owner is not None:
+            self._touch(where.owner.uid)
+            _nest(self._pods_of, where.owner.uid, where.uid, pod)
+        if where.node:
+            _nest(self._pods_on, where.node, where.uid, pod)
+
+    def _touch(self, owner_uid: str) -> None:
+        replica_set = self._sets.get(owner_uid)
+        owner = replica_set.owner if replica_set is not None else None
+        self._dirty.add(owner.uid if owner is not None else owner_uid)
+
+    def _count(self, pod: Pod | None, sign: int) -> None:
+        """What a pod takes of its node, until it is finished."""
+        if pod is None or not _counts(pod):
+            return
+        used = self._used.setdefault(pod.node, Counter())
+        for key, amount in pod.needs.requests.items():
+            used[key] += sign * amount
+        used["pods"] += sign
+        if not used["pods"]:
+            del self._used[pod.node]
+
+    def _take_budget(self, old: Budget | None, new: Budget | None) -> None:
+        known = new or old
+        assert known is not None
+        _nest(self._budgets, known.namespace, known.name, new)
+        if old is None or new is None or _asks(old) != _asks(new):
+            self._dirty.update(self._in_namespace.get(known.namespace, ()))
+
+    def _take_quota(self, old: Quota | None, new: Quota | None) -> None:
+        known = new or old
+        assert known is not None
+        _nest(self._quotas, known.namespace, known.name, new)
+
+    def _take_sign(self, old: Sign | None, new: Sign | None) -> None:
+        if old is not None:
+            self._signs.pop((old.reason, old.about), None)
+        if new is not None:
+            self._signs[new.reason, new.about] = new
+            gone = self.lost.get(new.about) if new.reason == DELETED_BY_CLOUD else None
+            if gone is not None and not gone.proof:
+                self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, True))
+
+    # --- what follows ------------------------------------------------------------------------------------------------
+
+    @property
+    def ground(self) -> Ground:
+        if self._ground is None:
+            self._ground = ground_of(self._nodes.values(), self._configuration)
+        return self._ground
+
+    def refresh(self, now: float, *, all_of_them: bool = False) -> None:
+        """Assesses the workloads that changes have touched, and those for which time passes."""
+        touched = set(self._workloads) if all_of_them else self._dirty | self._restless
+        self._dirty = set()
+        ground = self.ground
+        for uid in touched:
+            group = self._group(uid)
+            if group is None:
+                self.assessments.pop(uid, None)
+                self._restless.discard(uid)
+                continue
+            found = assess(group, ground, now)
+            self._note_lost(found)
+            self.assessments[uid] = found
+            (self._restless.add if found.is_restless else self._restless.discard)(uid)
+        self._forget_lost()
+
+    @property
+    def restless(self) -> list[Assessment]:
+        """What there is to plan for, in a lasting order."""
+        return [self.assessments[uid] for uid in sorted(self._restless)]
+
+    def left_over(self) -> Iterator[Action]:
+        """Released pods whose workload is gone or opted out: evicted, or put back where they were."""
+        for uid, pods in self._released_of.items():
+            replica_set = self._sets.get(uid)
+            owner = replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else ""
+            if owner in self.assessments:
+                continue
+            for pod in pods.values():
+                state = released(pod)
+                if pod.terminating or (replica_set is None and not self._is_opted_in(pod.namespace)):
+                    continue
+                if replica_set is None or state is None:
+                    yield Action(How.FINISH, Why.OVER, None, pod, text="its workload is gone")
+                else:
+                    labels = {names.POD_TEMPLATE_HASH: state.template_hash}
+                    written = {names.RELEASED: None}
+                    yield Action(How.UNDO, Why.OVER, None, pod, annotations=written, labels=labels, text="opted out")
+
+    def used(self, node: str) -> Mapping[str, int]:
+        return self._used.get(node, NO_AMOUNTS)
+
+    def budgets_of(self, pod: Pod) -> tuple[Budget, ...]:
+        return tuple(self._selecting(pod.namespace, pod.labels))
+
+    def is_awaited(self, pod: Pod) -> float:
+        """When an autoscaler last said that it brings a node for this pod."""
+        found = [self._signs.get((reason, pod.name)) for reason in ("TriggeredScaleUp", "Nominated")]
+        return max((sign.at for sign in found if sign is not None), default=float("-inf"))
+
+    def _group(self, uid: str) -> Group | None:
+        workload = self._workloads.get(uid)
+        if workload is None or workload.is_opted_out or workload.template.is_placed_by_others:
+            return None
+        if not self._is_opted_in(workload.namespace):
+            return None
+        policy = self._policy(workload, self._namespaces[workload.namespace])
+        budgets = tuple(self._selecting(workload.namespace, workload.template.labels))
+        quotas = tuple(self._quotas.get(workload.namespace, NO_QUOTAS).values())
+        return Group(workload, policy, availability(policy, workload, budgets), self._cohorts(workload), quotas)
+
+    def _cohorts(self, workload: Workload) -> tuple[Cohort, ...]:
+        if workload.kind is Kind.STATEFUL_SET:
+            pods = tuple(self._pods_of.get(workload.uid, NO_PODS).values())
+            return (Cohort(workload.uid, workload.replicas, workload.settled, workload.template, pods),)
+        found = [self._cohort(self._sets[uid]) for uid in self._sets_of.get(workload.uid, ())]
+        return tuple(cohort for cohort in found if cohort.replicas or cohort.pods or cohort.released)
+
+    def _cohort(self, replica_set: ReplicaSet) -> Cohort:
+        uid = replica_set.uid
+        return Cohort(
+            uid,
+            replica_set.replicas,
+            replica_set.settled,
+            replica_set.template,
+            tuple(self._pods_of.get(uid, NO_PODS).values()),
+            tuple(self._released_of.get(uid, NO_PODS).values()),
+        )
+
+    def _policy(self, workload: Workload, namespace: Namespace) -> Policy:
+        """Most workloads are told apart by nothing here, and reading annotations costs more than all else."""
+        limits = self._configuration.limits_of(namespace.labels)
+        key = (frozenset(workload.annotations.items()), frozenset(namespace.annotations.items()), limits)
+        found = self._policies.get(key)
+        if found is None:
+            defaults = self._configuration.defaults
+            found, _ = resolve(workload.annotations, namespace.annotations, defaults, limits)
+            if len(self._policies) >= MOST_POLICIES:
+                self._policies.clear()
+            self._policies[key] = found
+        return found
+
+    def _selecting(self, namespace: str, labels: Mapping[str, str]) -> Iterator[Budget]:
+        for budget in self._budgets.get(namespace, NO_BUDGETS).values():
+            if matches(budget.selector, labels):
+                yield budget
+
+    def _is_opted_in(self, namespace: str) -> bool:
+        found = self._namespaces.get(namespace)
+        return found is not None and found.is_opted_in
+
+    def _workloads_on(self, node: str) -> Iterator[str]:
+        for pod in self._pods_on.get(node, NO_PODS).values():
+            uid = former_owner(pod) if names.RELEASED in pod.annotations else pod.owner.uid if pod.owner else ""
+            replica_set = self._sets.get(uid)
+            yield replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else uid
+
+    def _note_lost(self, found: Assessment) -> None:
+        """Nodes that were gone before we came: only the cloud's own word proves anything."""
+        for pod in found.lost:
+            if pod.node not in self.lost:
+                node, is_known = Node(pod.node), (DELETED_BY_CLOUD, pod.node) in self._signs
+                label = pod.labels.get(names.CLASS, "")
+                of = Class(label) if label in tuple(Class) else Class.ON_DEMAND
+                self.lost[pod.node] = Gone(node, of, proof_of(node, False, is_known))
+
+    def _forget_lost(self) -> None:
+        """Nodes whose last pod is gone."""
+        for name in [name for name in self.lost if not self._pods_on.get(name)]:
+            del self.lost[name]
+
+
+MOST_POLICIES = 10_000
+NO_PODS: Mapping[str, Pod] = {}
+NO_BUDGETS: Mapping[str, Budget] = {}
+NO_QUOTAS: Mapping[str, Quota] = {}
+
+
+def _differs(old: Node, new: Node) -> bool:
+    """In anything that moves look at, beside how much it has."""
+    return (old.labels, old.taints, old.unschedulable, old.ready, old.deleting) != (
+        new.labels,
+        new.taints,
+        new.unschedulable,
+        new.ready,
+        new.deleting,
+    )
+
+
+def _counts(pod: Pod) -> bool:
+    return bool(pod.node) and pod.phase not in ("Failed", "Succeeded")
+
+
+def _asks(budget: Budget) -> tuple[object, ...]:
+    return (budget.selector, budget.min_available, budget.max_unavailable)
+
+
+def _set(into: dict[str, Any], key: str, value: Any) -> None:
+    if value is None:
+        into.pop(key, None)
+    else:
+        into[key] = value
+
+
+def _nest(into: dict[str, dict[str, Any]], outer: str, inner: str, value: Any) -> None:
+    if value is not None:
+        into.setdefault(outer, {})[inner] = value
+    elif outer in into:
+        into[outer].pop(inner, None)
+        if not into[outer]:
+            del into[outer]
+
+
+def _add(into: dict[str, set[str]], key: str, value: str) -> None:
+    into.setdefault(key, set()).add(value)
+
+
+def _discard(into: dict[str, set[str]], key: str, value: str) -> None:
+    if key in into:
+        into[key].discard(value)
+        if not into[key]:
+            del into[key]

@@ -1,0 +1,180 @@
+"""The loop: stores → board → plan → re-check → actions → outcomes.
+
+It wakes when something has changed, gathers changes for a moment, and looks at the rest once a second, because time
+passes too. Every few minutes it looks at everything anew, as a net for what no event told.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from threading import Event
+
+from placement.model import Class, Pod
+from placement.outage import Outages, Shape
+from placement.outcome import Outcome
+from placement.plan.actions import Action, How, Plan
+from placement.plan.assess import Assessment, shape_of
+from placement.plan.choose import Scene, plan
+from rebalancer.board import Board
+from rebalancer.executor import Done, Executor
+
+log = logging.getLogger(__name__)
+
+BATCH_SECONDS = 0.05
+TICK_SECONDS = 1.0
+SWEEP_SECONDS = 300.0
+MINUTE = 60.0
+EXPECTED_SECONDS = 5.0
+BACK_OFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0)
+BLOCKED_SECONDS = 2.0  # until an action that was not possible is tried again; doubled each time
+LONGEST_BLOCKED_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the loop asks of the world around it."""
+
+    is_current: Callable[[], bool]  # the stores are synced, and hear from the API server
+    is_leading: Callable[[], bool]
+    outages: Callable[[], Outages]
+    is_paused: Callable[[float], bool]
+    now: Callable[[], float] = time.time
+    timer: Callable[[], float] = time.monotonic
+
+
+class Loop:
+    """One rebalancer's work. `tell` hears of every pass: the plan and what came of it."""
+
+    def __init__(
+        self,
+        board: Board,
+        executor: Executor,
+        watched: Watched,
+        tell: Callable[[Plan, Sequence[Done], float], None],
+    ) -> None:
+        self._board = board
+        self._executor = executor
+        self._watched = watched
+        self._tell = tell
+        self.wake = Event()
+        self._stopping = Event()
+        self._begun: deque[float] = deque()
+        self._proofs: dict[tuple[Class, Shape], float] = {}
+        self._expected: dict[str, tuple[Pod, float]] = {}  # by UID: as it was when we wrote, until when we wait
+        self._tries: dict[str, tuple[int, float]] = {}  # by UID: failed tries in a row, when it may be tried again
+        self._swept = float("-inf")
+
+    def run(self) -> None:
+        """Goes on until `stop`. The program's second boundary: what fails is told, and tried again, later each time."""
+        failures = 0
+        while not self._stopping.is_set():
+            self.wake.wait(TICK_SECONDS)
+            self.wake.clear()
+            self._stopping.wait(BATCH_SECONDS)
+            try:
+                self.once()
+                failures = 0
+            except Exception:  # the boundary
+                log.exception("a pass failed")
+                self._stopping.wait(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
+                failures += 1
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.wake.set()
+
+    def once(self) -> Plan | None:
+        """One pass. None where nothing may be concluded: a failed read is never an empty read."""
+        if not self._watched.is_current():
+            return None
+        now, began = self._watched.now(), self._watched.timer()
+        self._board.drain()
+        is_due = began - self._swept >= SWEEP_SECONDS
+        self._board.refresh(now, all_of_them=is_due)
+        self._swept = began if is_due else self._swept
+        made = plan(self.scene(now))
+        if not self._watched.is_paused(now):
+            made = replace(made, actions=(*made.actions, *self._board.left_over()))
+        made = replace(made, actions=tuple(self._possible(made.actions, began)))
+        done = self._executor.perform(made) if self._watched.is_leading() else []
+        self._remember(done, now)
+        self._tell(made, done, self._watched.timer() - began)
+        return made
+
+    def scene(self, now: float) -> Scene:
+        """What a plan is made from now."""
+        board = self._board
+        while self._begun and self._begun[0] < self._watched.timer() - MINUTE:
+            self._begun.popleft()
+        return Scene(
+            [self._settled(each) for each in board.restless],
+            board.ground,
+            board.used,
+            now,
+            self._watched.outages(),
+            board.lost,
+            board.budgets_of,
+            board.is_awaited,
+            dict(self._proofs),
+            len(self._begun),
+            self._watched.is_paused(now),
+        )
+
+    # --- what we did, and have not seen yet --------------------------------------------------------------------------
+
+    def _settled(self, found: Assessment) -> Assessment:
+        """Without wishes while a write of ours to one of its pods was not seen yet: the picture is old."""
+        if not self._expected or not any(self._is_expected(pod) for pod in _pods(found)):
+            return found
+        return replace(found, notes=(), sweeps=(), wishes=(), lost=())
+
+    def _is_expected(self, pod: Pod) -> bool:
+        expected = self._expected.get(pod.uid)
+        if expected is None:
+            return False
+        before, until = expected
+        if before == pod and self._watched.timer() < until:
+            return True
+        del self._expected[pod.uid]
+        return False
+
+    def _possible(self, actions: Sequence[Action], timer: float) -> Iterator[Action]:
+        """Without those that failed a moment ago."""
+        for action in actions:
+            _, due = self._tries.get(action.pod.uid, (0, timer))
+            if due <= timer:
+                yield action
+
+    def _remember(self, done: Sequence[Done], now: float) -> None:
+        timer = self._watched.timer()
+        for each in done:
+            uid = each.action.pod.uid
+            if each.outcome is Outcome.DONE:
+                self._expected[uid] = (each.action.pod, timer + EXPECTED_SECONDS)
+                self._tries.pop(uid, None)
+                if each.action.how in (How.RELEASE, How.EVICT):
+                    self._begun.append(timer)
+                if each.action.how is How.FINISH and each.action.to is not None:
+                    self._proofs[each.action.to, shape_of(each.action.pod)] = now
+            elif each.outcome is not None and each.outcome is not Outcome.GONE:
+                tries, _ = self._tries.get(uid, (0, 0.0))
+                wait = min(LONGEST_BLOCKED_SECONDS, BLOCKED_SECONDS * 2**tries)
+                self._tries[uid] = (tries + 1, timer + wait)
+        self._tidy(timer)
+
+    def _tidy(self, timer: float) -> None:
+        """Forgets pods that nobody asks about any more."""
+        for uid in [uid for uid, (_, until) in self._expected.items() if until < timer]:
+            del self._expected[uid]
+        for uid in [uid for uid, (_, due) in self._tries.items() if due + LONGEST_BLOCKED_SECONDS < timer]:
+            del self._tries[uid]
+
+
+def _pods(found: Assessment) -> Iterator[Pod]:
+    for cohort in found.group.cohorts:
+        yield from cohort.pods
+        yield from cohort.released
