@@ -101,11 +101,17 @@ def percent(share: Fraction) -> str:
     return f"{float(share * 100):.6f}".rstrip("0").rstrip(".") + "%"
 
 
-def needed(policy: Policy, workload: Workload) -> int:
-    """How many replicas must serve: declared, else what the workload's own rollout would leave (assumed)."""
+def needed(policy: Policy, workload: Workload, budgeted: int | None = None) -> int:
+    """How many replicas must serve.
+
+    Declared; else what PodDisruptionBudgets want (`availability.needed_by`; None: nothing); else what the workload's
+    own rollout would leave (assumed).
+    """
     n = workload.replicas
     if policy.min_available is not None:
         return min(n, policy.min_available.of(n))
+    if budgeted is not None:
+        return budgeted
     if workload.kind is Kind.STATEFUL_SET:
         return max(0, n - 1)
     return n - unavailable(workload.rollout, n)
@@ -113,13 +119,19 @@ def needed(policy: Policy, workload: Workload) -> int:
 
 def unavailable(rollout: Rollout, replicas: int) -> int:
     """How many a Deployment's rollout may take away: maxUnavailable rounded down, one where nothing else would move."""
-    allowed = int(_part(rollout.max_unavailable, replicas))
-    if allowed == 0 and _part(rollout.max_surge, replicas) == 0:
+    allowed = int(part_of(rollout.max_unavailable, replicas))
+    if allowed == 0 and part_of(rollout.max_surge, replicas) == 0:
         allowed = 1
     return min(replicas, allowed)
 
 
-def _part(value: int | str, replicas: int) -> Fraction:
+def surge(rollout: Rollout, replicas: int) -> int:
+    """How many pods more than replicas a Deployment's rollout may have: maxSurge rounded up."""
+    part = part_of(rollout.max_surge, replicas)
+    return -(-part.numerator // part.denominator)
+
+
+def part_of(value: int | str, replicas: int) -> Fraction:
     """A count or a percentage, as Kubernetes takes them: also 1000% and 0050%."""
     matched = _ANY_PERCENT.fullmatch(str(value))
     return Fraction(int(matched[1]) * replicas, 100) if matched else Fraction(int(value))

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from placement import names
+from placement.availability import BudgetIndex, availability
 from placement.configuration import Configuration
+from placement.exposure import Exposure, Place, exposure, places
 from placement.model import Class, Kind, Pod, ReplicaSet, Snapshot, Workload
 from placement.policy import Mistake, Policy, resolve
 from placement.slots import Mix
@@ -24,6 +26,12 @@ class PodStatus:
     node_class: Class | None  # of its node; None while it has none, or the node is gone
     given: Class | None  # by a decision of ours
     reason: str
+    place: Place | None = None  # of its node, as node_class
+
+    @property
+    def stands(self) -> bool:
+        """It serves and is to stay: neither released nor on a node that is leaving. Headroom counts these alone."""
+        return self.serves and self.pod.is_live and self.place is not None and not self.place.is_leaving
 
     @property
     def serves(self) -> bool:
@@ -65,6 +73,7 @@ class WorkloadStatus:
     soft: int
     pods: tuple[PodStatus, ...]
     reason: str
+    exposure: Exposure
 
     @property
     def is_exact(self) -> bool:
@@ -76,11 +85,25 @@ def statuses(snapshot: Snapshot, configuration: Configuration) -> tuple[Workload
     pods_by_owner = _grouped((pod.owner.uid, pod) for pod in snapshot.pods if pod.owner)
     revisions_by_owner = _grouped((each.owner.uid, each) for each in snapshot.replica_sets if each.owner)
     ordered = sorted(snapshot.workloads, key=lambda each: (each.namespace, each.kind, each.name))
+    around = _Around(
+        snapshot, configuration, pods_by_owner, places(snapshot.nodes, configuration), BudgetIndex(snapshot.budgets)
+    )
     return tuple(
-        _status(workload, revisions_by_owner.get(workload.uid, []), pods_by_owner, snapshot, configuration)
+        _status(workload, revisions_by_owner.get(workload.uid, []), around)
         for workload in ordered
         if _is_placed(workload, snapshot)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What all workloads of a snapshot are judged by, made once."""
+
+    snapshot: Snapshot
+    configuration: Configuration
+    pods_by_owner: Mapping[str, list[Pod]]
+    places: Mapping[str, Place]
+    budgets: BudgetIndex
 
 
 def _is_placed(workload: Workload, snapshot: Snapshot) -> bool:
@@ -96,21 +119,13 @@ def _grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
     return groups
 
 
-def _status(
-    workload: Workload,
-    revisions: list[ReplicaSet],
-    pods_by_owner: Mapping[str, list[Pod]],
-    snapshot: Snapshot,
-    configuration: Configuration,
-) -> WorkloadStatus:
-    namespace = snapshot.namespaces[workload.namespace]
+def _status(workload: Workload, revisions: list[ReplicaSet], around: _Around) -> WorkloadStatus:
+    namespace, configuration = around.snapshot.namespaces[workload.namespace], around.configuration
     limits = configuration.limits_of(namespace.labels)
     policy, mistakes = resolve(workload.annotations, namespace.annotations, configuration.defaults, limits)
     owners = [workload.uid] if workload.kind is Kind.STATEFUL_SET else [revision.uid for revision in revisions]
-    pods = tuple(
-        _pod_status(pod, snapshot, configuration)
-        for pod in sorted((pod for owner in owners for pod in pods_by_owner.get(owner, [])), key=_slot_order)
-    )
+    owned = (pod for owner in owners for pod in around.pods_by_owner.get(owner, []))
+    pods = tuple(_pod_status(pod, around.places.get(pod.node)) for pod in sorted(owned, key=_slot_order))
     active = [revision for revision in revisions if revision.replicas]
     wanted = _wanted(workload, active, policy)
     actual = Mix.of(each.node_class for each in pods if each.serves and each.node_class)
@@ -126,6 +141,10 @@ def _status(
         soft=sum(each.pod.is_live and names.SOFT in each.pod.annotations for each in pods),
         pods=pods,
         reason="; ".join(_differences(workload, active, pods)) if actual != wanted else "",
+        exposure=exposure(
+            (each.place for each in pods if each.stands and each.place),
+            availability(policy, workload, around.budgets.of(workload)),
+        ),
     )
 
 
@@ -140,13 +159,12 @@ def _wanted(workload: Workload, active: list[ReplicaSet], policy: Policy) -> Mix
     return sum((policy.slots.mix(revision.replicas) for revision in active), Mix())
 
 
-def _pod_status(pod: Pod, snapshot: Snapshot, configuration: Configuration) -> PodStatus:
-    node = snapshot.nodes.get(pod.node)
-    node_class = None if node is None else configuration.classes.of_node(node.labels) or Class.ON_DEMAND
+def _pod_status(pod: Pod, place: Place | None) -> PodStatus:
+    node_class = None if place is None else place.of
     label = pod.labels.get(names.CLASS, "")
     given = Class(label) if pod.slot is not None and not _is_alone(pod) and label in tuple(Class) else None
     reason = pod.annotations.get(names.REASON, "") if pod.decision_id else "admission missed it"
-    return PodStatus(pod, node_class, given, reason)
+    return PodStatus(pod, node_class, given, reason, place)
 
 
 def _differences(workload: Workload, active: list[ReplicaSet], pods: tuple[PodStatus, ...]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from placement import names
 from placement.configuration import Configuration, NamespaceLimit
-from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Template, Workload
+from placement.model import Budget, Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Template, Workload
 from placement.policy import Limit, Mistake
 from placement.slots import Mix
 from placement.status import WorkloadStatus, statuses
@@ -230,3 +230,38 @@ def test_nothing_is_wanted_of_a_workload_scaled_to_none() -> None:
     """And that is exact."""
     none = status(snapshot(workload=replace(WEB, replicas=0), replica_sets=(replace(FIRST, replicas=0),)))
     assert (none.wanted, none.revisions, none.reason) == (Mix(), 1, "")
+
+
+FOUR = (*THREE, pod(4, "spot-2"))
+WIDE = {**NODES, "spot-2": Node("spot-2", {names.CAPACITY: "spot"})}
+CORDONED = {**WIDE, "spot-2": replace(WIDE["spot-2"], unschedulable=True)}
+READY: dict[str, tuple[tuple[Pod, ...], dict[str, Node], int]] = {
+    "ready on nodes that exist": (FOUR, WIDE, 4),
+    "one on a node that is leaving": (FOUR, CORDONED, 3),
+    "one on a node that is gone": (FOUR, NODES, 3),
+    "one that is not ready": ((*THREE, pod(4, "spot-2", ready=False)), WIDE, 3),
+    "one that is terminating": ((*THREE, pod(4, "spot-2", terminating=True)), WIDE, 3),
+    "one that is released": ((*THREE, pod(4, "spot-2", annotations={names.RELEASED: "1/h"})), WIDE, 3),
+}
+
+
+@pytest.mark.parametrize(("pods", "nodes", "expected"), READY.values(), ids=READY.keys())
+def test_headroom_counts_who_serves_and_is_to_stay(
+    pods: tuple[Pod, ...], nodes: dict[str, Node], expected: int
+) -> None:
+    """On nodes that exist and are not leaving."""
+    told = status(replace(snapshot(*pods), nodes=nodes)).exposure
+    assert (told.ready, told.headroom, told.is_assumed) == (expected, expected - 3, True)
+
+
+def test_a_budget_says_how_many_must_serve() -> None:
+    """Three replicas with `minAvailable: 1`; a budget of another namespace says nothing here."""
+    web = replace(WEB, template=Template({"app": "web"}))
+    budgets = (Budget("shop", "web", {"matchLabels": {"app": "web"}}, 1), Budget("bank", "all", min_available="100%"))
+    told = status(replace(snapshot(*THREE, workload=web), budgets=budgets)).exposure
+    assert told.raw == {
+        "headroom": 2,
+        "assumed": False,
+        "blastRadius": {"node": 2, "pool": 2, "zone": 3, "spot": 2},
+        "survives": {"node": True, "pool": True, "zone": False, "spot": True},
+    }

@@ -1,6 +1,8 @@
 """Windows and durations."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -92,6 +94,127 @@ def test_no_text_does_anything_but_a_value_error(text: str) -> None:
         return
     bounds = (MINUTES, HOURS, DAYS, MONTHS, WEEKDAYS)
     assert all(opens and opens <= bound for opens, bound in zip(window.opens, bounds, strict=True))
+
+
+# --- when it is open -------------------------------------------------------------------------------------------------
+
+NIGHTS = "0 22 * * 1-5 8h Europe/Berlin"  # 16 November 2026 is a Monday, and Berlin is an hour ahead of UTC
+OPEN: dict[str, tuple[str, str, bool]] = {
+    "before it opens": (NIGHTS, "2026-11-16T20:59:59", False),
+    "from the moment on": (NIGHTS, "2026-11-16T21:00:00", True),
+    "past midnight": (NIGHTS, "2026-11-17T04:59:59", True),
+    "when it closes": (NIGHTS, "2026-11-17T05:00:00", False),
+    "from Friday to Saturday": (NIGHTS, "2026-11-21T04:30:00", True),
+    "not on Saturday evening": (NIGHTS, "2026-11-21T22:30:00", False),
+    "Sunday is 0": ("0 0 * * 0 1h", "2026-11-22T00:30:00", True),
+    "Sunday is 7": ("0 0 * * 7 1h", "2026-11-22T00:30:00", True),
+    "Monday is neither": ("0 0 * * 0,7 1h", "2026-11-23T00:30:00", False),
+    "a month": ("0 0 * 12 * 1h", "2026-11-16T00:30:00", False),
+    "the day of month alone": ("0 0 1 * * 1h", "2026-11-16T00:30:00", False),
+    "both days are restricted, the day of month fits": ("0 0 16 * 5 1h", "2026-11-16T00:30:00", True),
+    "both days are restricted, the day of week fits": ("0 0 1 * 1 1h", "2026-11-16T00:30:00", True),
+    "both days are restricted, neither fits": ("0 0 1 * 5 1h", "2026-11-16T00:30:00", False),
+    "a step restricts the days": ("0 0 */2 * 1 1h", "2026-11-16T00:30:00", True),
+    "all days of the week from 1 to 7 restrict nothing": ("0 0 1 * 1-7 1h", "2026-11-16T00:30:00", False),
+    "both days are restricted, another month": ("0 0 16 12 1 1h", "2026-11-16T00:30:00", False),
+    "longer than its period: always": ("0 * * * * 90m", "2026-11-16T00:59:59", True),
+    "as long as its period: always": ("* * * * * 1m", "2026-11-16T00:00:59", True),
+    "shorter than a minute": ("* * * * * 30s", "2026-11-16T00:00:30", False),
+    "opened more than a day ago": ("0 0 14 * * 3d", "2026-11-16T23:59:59", True),
+    "opened more than a day ago, and closed": ("0 0 14 * * 3d", "2026-11-17T00:00:00", False),
+    "opened years ago": ("0 0 29 2 * 9999d", "2026-11-16T00:00:00", True),
+    "of no length": ("* * * * * 0s", "2026-11-16T00:00:00", False),
+    "longer than time": ("0 0 1 1 * 99999999d", "2026-11-16T00:00:00", True),
+    "a day that never comes": ("0 0 30 2 * 99999999d", "2026-11-16T00:00:00", False),
+    # 29 March 2026, 01:00 UTC: Berlin's clocks go from 02:00 to 03:00
+    "skipped by the clock: not before": ("30 2 * * * 1h Europe/Berlin", "2026-03-29T01:29:59", False),
+    "skipped by the clock: an hour later by the clock": ("30 2 * * * 1h Europe/Berlin", "2026-03-29T01:30:00", True),
+    "the clock is put forward meanwhile: real time counts": (
+        "0 22 * * * 8h Europe/Berlin",
+        "2026-03-29T04:59:59",
+        True,
+    ),
+    "on summer time": ("0 22 * * * 8h Europe/Berlin", "2026-03-29T20:00:00", True),
+    # 25 October 2026, 01:00 UTC: Berlin's clocks go from 03:00 back to 02:00
+    "shown twice: the first time": ("30 2 * * * 15m Europe/Berlin", "2026-10-25T00:30:00", True),
+    "shown twice: between": ("30 2 * * * 15m Europe/Berlin", "2026-10-25T00:45:00", False),
+    "shown twice, and it began at the first": ("30 2 * * * 1h Europe/Berlin", "2026-10-25T01:10:00", True),
+    "shown twice: the second time": ("30 2 * * * 15m Europe/Berlin", "2026-10-25T01:30:00", True),
+    # 7 September 2025, 03:00 UTC: Santiago's go from 24:00 to 01:00; 5 April 2026, 03:00 UTC: from 24:00 to 23:00
+    "midnight is skipped": ("0 0 * * 0 15m America/Santiago", "2025-09-07T04:00:00", True),
+    "the clock is put back past midnight: the first time": (
+        "45 23 4 4 * 30m America/Santiago",
+        "2026-04-05T02:50:00",
+        True,
+    ),
+    "the clock is put back past midnight: it stays open": (
+        "45 23 4 4 * 30m America/Santiago",
+        "2026-04-05T03:14:00",
+        True,
+    ),
+    "the clock is put back past midnight: between": (
+        "45 23 4 4 * 30m America/Santiago",
+        "2026-04-05T03:15:00",
+        False,
+    ),
+    "by half an hour": ("45 1 * * * 1m Australia/Lord_Howe", "2026-04-04T15:15:00", True),
+}
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(("text", "now", "expected"), OPEN.values(), ids=OPEN.keys())
+def test_a_window_is_open_from_its_time_on_for_so_long(text: str, now: str, expected: bool) -> None:
+    """Moments are in UTC."""
+    assert parse_window(text).is_open(moment(now)) is expected
+
+
+def test_the_next_opening_is_told() -> None:
+    """On Friday night it is Monday's; where there is no such day, none."""
+    nights = parse_window(NIGHTS)
+    assert nights.last_opening(moment("2026-11-20T22:00:00")) == moment("2026-11-20T21:00:00")
+    assert nights.next_opening(moment("2026-11-20T21:00:00")) == moment("2026-11-23T21:00:00")
+    assert nights.next_opening(moment("2026-11-20T20:59:59")) == moment("2026-11-20T21:00:00")
+    assert parse_window("0 0 29 2 * 1h").next_opening(moment("2096-02-29T00:00:00")) == moment("2104-02-29T00:00:00")
+    never = parse_window("0 0 30 2 * 1h")
+    assert (never.last_opening(0), never.next_opening(0)) == (None, None)
+
+
+fields = st.tuples(
+    *(
+        st.one_of(st.just("*"), st.just("*"), st.integers(low, high).map(str))
+        for low, high in ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+    )
+)
+
+
+@few
+@given(
+    fields,
+    st.sampled_from(["UTC", "Europe/Berlin", "America/Santiago", "Australia/Lord_Howe", "Asia/Kolkata"]),
+    st.integers(0, 3 * 366 * 24 * 60),
+    st.integers(1, 300),
+)
+def test_a_window_is_open_if_the_clock_showed_a_time_of_its(
+    written: tuple[str, ...], zone: str, minutes: int, lasts: int
+) -> None:
+    """Against a clock that is watched minute by minute. Times that clocks skip are another matter: no such day here."""
+    now = moment("2025-01-01T00:00:00") + 60 * minutes
+    window = parse_window(f"{' '.join(written)} {lasts}m {zone}")
+    clock = [datetime.fromtimestamp(now - 60 * ago, ZoneInfo(zone)) for ago in range(1500)]
+    if any(later.utcoffset() != earlier.utcoffset() for later, earlier in pairwise(clock)):
+        return
+    assert window.is_open(now) is any(is_named(window, shown) for shown in clock[:lasts])
+
+
+def is_named(window: Window, shown: datetime) -> bool:
+    minutes, hours, days, months, weekdays = window.opens
+    by_day, by_weekday = shown.day in days, bool({shown.isoweekday(), shown.isoweekday() % 7} & weekdays)
+    both = days != DAYS and weekdays != WEEKDAYS
+    named = by_day or by_weekday if both else by_day and by_weekday
+    return named and shown.minute in minutes and shown.hour in hours and shown.month in months
 
 
 DURATIONS = {

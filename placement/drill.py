@@ -1,0 +1,51 @@
+"""A drill: what would be lost if these nodes went, told before they go.
+
+Ten replicas must keep eight, and three of them are on spot m5 nodes of zone-a. Without that pool seven are left: it
+falls below what must serve. A workload that has nothing there is not told of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from placement.configuration import Configuration
+from placement.exposure import Domain, places
+from placement.model import Snapshot, Workload
+from placement.status import WorkloadStatus, statuses
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What one workload would lose. Replicas that are ready on nodes that exist and are not leaving count."""
+
+    workload: Workload
+    lost: int
+    left: int
+    needed: int
+    is_assumed: bool  # nobody said how many must serve
+
+    @property
+    def falls_below(self) -> bool:
+        return self.left < self.needed
+
+
+def drill(snapshot: Snapshot, configuration: Configuration, lost_nodes: Collection[str]) -> tuple[Loss, ...]:
+    """What each opted-in workload would lose with these nodes, in the order of namespace, kind and name."""
+    return tuple(losses(statuses(snapshot, configuration), lost_nodes))
+
+
+def losses(found: Iterable[WorkloadStatus], lost_nodes: Collection[str]) -> Iterator[Loss]:
+    """The same, for who has the statuses already."""
+    gone = frozenset(lost_nodes)
+    for status in found:
+        lost = sum(each.stands and each.pod.node in gone for each in status.pods)
+        if lost:
+            exposed = status.exposure
+            yield Loss(status.workload, lost, exposed.ready - lost, exposed.availability.needed, exposed.is_assumed)
+
+
+def nodes_in(snapshot: Snapshot, configuration: Configuration, domain: Domain, name: str = "") -> frozenset[str]:
+    """The nodes that go with a domain: `nodes_in(…, Domain.POOL, "zone-a/m5")`, `nodes_in(…, Domain.SPOT)`."""
+    every = places(snapshot.nodes, configuration).values()
+    return frozenset(place.node for place in every if place.is_in(domain, name))

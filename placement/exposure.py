@@ -1,0 +1,155 @@
+"""Exposure: what a workload loses if a node, a pool, a zone or all spot goes.
+
+    headroom = R − m        blast radius of a domain = the most replicas that are lost with one of them
+    survives(domain): blast radius ≤ headroom
+
+m replicas must serve, R are ready on nodes that exist and are not leaving. A workload of 10 that must keep 8:
+
+    zone-a  spot m5 on one node: 3     on-demand: 1
+    zone-b  spot m5 on two nodes: 2+1  on-demand: 1
+    zone-c  spot c5: 1                 on-demand: 1
+
+Its headroom is 2. The fullest node and the fullest pool hold 3, the fullest zone 4, all spot 7: it survives none of
+them. With the 3 on the one node spread over two, it survives the loss of any node, and still not of that pool.
+
+A pool is one of spot: the cloud does not take on-demand away. Nodes without a zone's label are one zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from placement.availability import Availability
+from placement.configuration import Configuration
+from placement.model import Class, Node, Pool
+
+UNLABELLED = "unlabelled"
+
+
+class Domain(StrEnum):
+    """What goes at once."""
+
+    NODE = "node"
+    POOL = "pool"
+    ZONE = "zone"
+    SPOT = "spot"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node that exists, and the domains that it goes with."""
+
+    node: str
+    of: Class = Class.ON_DEMAND
+    zone: str = UNLABELLED
+    pool: str = ""  # of a spot node: zone/instance type
+    is_leaving: bool = False
+
+    def is_in(self, domain: Domain, name: str = "") -> bool:
+        """Whether it goes with this node, pool or zone; all spot has no name."""
+        match domain:
+            case Domain.NODE:
+                return self.node == name
+            case Domain.POOL:
+                return bool(self.pool) and self.pool == name
+            case Domain.ZONE:
+                return self.zone == name
+        return self.of is Class.SPOT
+
+
+def places(nodes: Mapping[str, Node], configuration: Configuration) -> dict[str, Place]:
+    """Every node's place, by its name. Made once for a snapshot, so that pods only look it up."""
+    leaving = frozenset(configuration.leaving_taints)
+    return {name: _place(node, configuration, node.is_leaving(leaving)) for name, node in nodes.items()}
+
+
+def _place(node: Node, configuration: Configuration, is_leaving: bool) -> Place:
+    of = configuration.classes.of_node(node.labels) or Class.ON_DEMAND
+    zone, instance_type = node.pool.zone or UNLABELLED, node.pool.instance_type or UNLABELLED
+    pool = str(Pool(zone, instance_type)) if of is Class.SPOT else ""
+    return Place(node.name, of, zone, pool, is_leaving)
+
+
+@dataclass(frozen=True, slots=True)
+class Blast:
+    """The most replicas that are lost with one domain of a kind, and with which (the first of several by name)."""
+
+    replicas: int = 0
+    where: str = ""  # all spot has no name
+
+
+NO_BLAST = Blast()
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """What a workload can lose, and what it may lose."""
+
+    ready: int  # R: on nodes that exist and are not leaving
+    availability: Availability
+    node: Blast = NO_BLAST
+    pool: Blast = NO_BLAST
+    zone: Blast = NO_BLAST
+    spot: Blast = NO_BLAST
+
+    @property
+    def headroom(self) -> int:
+        """Negative where fewer are ready than must serve; then no loss is survived."""
+        return self.ready - self.availability.needed
+
+    @property
+    def is_assumed(self) -> bool:
+        return self.availability.is_assumed
+
+    def blast(self, domain: Domain) -> Blast:
+        blast: Blast = getattr(self, domain)
+        return blast
+
+    def survives(self, domain: Domain) -> bool:
+        return self.blast(domain).replicas <= self.headroom
+
+    def explain(self, domain: Domain) -> str:
+        """`without pool zone-a/m5 (3 replicas) 7 of the 8 that must serve are left`."""
+        blast = self.blast(domain)
+        lost = f"{domain} {blast.where}" if blast.where else "all spot" if domain is Domain.SPOT else f"any {domain}"
+        replicas = "1 replica" if blast.replicas == 1 else f"{blast.replicas} replicas"
+        return (
+            f"without {lost} ({replicas}) {self.ready - blast.replicas} of the {self.availability.needed} "
+            "that must serve are left"
+        )
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """As scripts rely on it (design §9)."""
+        return {
+            "headroom": self.headroom,
+            "assumed": self.is_assumed,
+            "blastRadius": {str(domain): self.blast(domain).replicas for domain in Domain},
+            "survives": {str(domain): self.survives(domain) for domain in Domain},
+        }
+
+
+def exposure(ready: Iterable[Place], availability: Availability) -> Exposure:
+    """Of a workload whose ready replicas are at these places, one for each; those on leaving nodes left out."""
+    nodes: dict[str, int] = {}
+    pools: dict[str, int] = {}
+    zones: dict[str, int] = {}
+    count = spot = 0
+    for place in ready:
+        count += 1
+        nodes[place.node] = nodes.get(place.node, 0) + 1
+        zones[place.zone] = zones.get(place.zone, 0) + 1
+        if place.pool:
+            spot += 1
+            pools[place.pool] = pools.get(place.pool, 0) + 1
+    return Exposure(count, availability, _fullest(nodes), _fullest(pools), _fullest(zones), Blast(spot))
+
+
+def _fullest(counts: Mapping[str, int]) -> Blast:
+    if not counts:
+        return NO_BLAST
+    most = max(counts.values())
+    return Blast(most, min(name for name, count in counts.items() if count == most))

@@ -1,0 +1,147 @@
+"""Exposure: what a workload loses if a node, a pool, a zone or all spot goes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement import names
+from placement.availability import Availability, Source
+from placement.configuration import Configuration
+from placement.exposure import Blast, Domain, Exposure, Place, exposure, places
+from placement.model import Class, Node, NodeTaint
+from tests.placement.invariants import many
+
+
+def spot(node: str, zone: str, instance_type: str = "m5") -> Place:
+    return Place(node, Class.SPOT, zone, f"{zone}/{instance_type}")
+
+
+def demand(node: str, zone: str) -> Place:
+    return Place(node, zone=zone)
+
+
+EIGHT = Availability(8, Source.BUDGET)
+ON_DEMAND = [demand("da", "zone-a"), demand("db", "zone-b"), demand("dc", "zone-c")]
+OTHERS = [spot("b1", "zone-b"), spot("b1", "zone-b"), spot("b2", "zone-b"), spot("c1", "zone-c", "c5"), *ON_DEMAND]
+TEN = [*[spot("a1", "zone-a")] * 3, *OTHERS]
+SPREAD = [*[spot("a1", "zone-a")] * 2, spot("a2", "zone-a"), *OTHERS]
+ALL, NONE = (True,) * 4, (False,) * 4
+
+EXPOSURES: dict[str, tuple[list[Place], int, int, tuple[int, ...], tuple[bool, ...]]] = {
+    "ten, of which eight must serve, three of them on one node": (TEN, 8, 2, (3, 3, 4, 7), NONE),
+    "those three spread over two nodes": (SPREAD, 8, 2, (2, 3, 4, 7), (True, False, False, False)),
+    "seven must serve": (TEN, 7, 3, (3, 3, 4, 7), (True, True, False, False)),
+    "six must serve": (TEN, 6, 4, (3, 3, 4, 7), (True, True, True, False)),
+    "three must serve: it outlasts all spot": (TEN, 3, 7, (3, 3, 4, 7), ALL),
+    "all on demand: there is no pool to lose": (ON_DEMAND, 3, 0, (1, 0, 1, 0), (False, True, False, True)),
+    "fewer are ready than must serve: nothing is survived": (ON_DEMAND, 4, -1, (1, 0, 1, 0), NONE),
+    "none, and none must serve": ([], 0, 0, (0, 0, 0, 0), ALL),
+    "none is ready": ([], 1, -1, (0, 0, 0, 0), NONE),
+    "an on-demand node that holds all is no pool": (
+        [demand("da", "zone-a")] * 3,
+        2,
+        1,
+        (3, 0, 3, 0),
+        (False, True, False, True),
+    ),
+    "two types of a zone are two pools": (
+        [spot("a1", "zone-a"), spot("a2", "zone-a", "c5")],
+        1,
+        1,
+        (1, 1, 2, 2),
+        (True, True, False, False),
+    ),
+    "a type of two zones is two pools": (
+        [spot("a1", "zone-a"), spot("b1", "zone-b")],
+        1,
+        1,
+        (1, 1, 1, 2),
+        (True, True, True, False),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("ready", "needed", "headroom", "blasts", "survived"), EXPOSURES.values(), ids=EXPOSURES.keys()
+)
+def test_what_can_be_lost_and_what_may_be(
+    ready: list[Place], needed: int, headroom: int, blasts: tuple[int, ...], survived: tuple[bool, ...]
+) -> None:
+    """Blast radii and survival, of node, pool, zone and all spot, in the shape that scripts rely on."""
+    kinds = ("node", "pool", "zone", "spot")
+    assert exposure(ready, Availability(needed, Source.DECLARED)).raw == {
+        "headroom": headroom,
+        "assumed": False,
+        "blastRadius": dict(zip(kinds, blasts, strict=True)),
+        "survives": dict(zip(kinds, survived, strict=True)),
+    }
+
+
+def test_which_domain_is_told() -> None:
+    """The fullest; of several the first by name. All spot has no name."""
+    assert exposure(TEN, EIGHT) == Exposure(
+        10, EIGHT, Blast(3, "a1"), Blast(3, "zone-a/m5"), Blast(4, "zone-a"), Blast(7)
+    )
+
+
+def test_an_exposure_explains_itself() -> None:
+    """In one sentence for each kind of domain."""
+    told = exposure(TEN, EIGHT)
+    assert [told.explain(domain) for domain in Domain] == [
+        "without node a1 (3 replicas) 7 of the 8 that must serve are left",
+        "without pool zone-a/m5 (3 replicas) 7 of the 8 that must serve are left",
+        "without zone zone-a (4 replicas) 6 of the 8 that must serve are left",
+        "without all spot (7 replicas) 3 of the 8 that must serve are left",
+    ]
+    one = exposure(ON_DEMAND[:1], EIGHT)
+    assert one.explain(Domain.NODE) == "without node da (1 replica) 0 of the 8 that must serve are left"
+    assert one.explain(Domain.POOL) == "without any pool (0 replicas) 1 of the 8 that must serve are left"
+
+
+@pytest.mark.parametrize("source", list(Source))
+def test_it_is_assumed_where_nobody_said_how_many_must_serve(source: Source) -> None:
+    """Neither an annotation nor a budget."""
+    assert exposure(TEN, Availability(8, source)).raw["assumed"] is (source is Source.ASSUMED)
+
+
+NODES: dict[str, tuple[Node, Place]] = {
+    "a spot node": (
+        Node("n", {names.CAPACITY: "spot", names.ZONE: "zone-a", names.INSTANCE_TYPE: "m5"}),
+        Place("n", Class.SPOT, "zone-a", "zone-a/m5"),
+    ),
+    "an on-demand node is in no pool that goes at once": (
+        Node("n", {names.CAPACITY: "on-demand", names.ZONE: "zone-a", names.INSTANCE_TYPE: "m5"}),
+        Place("n", Class.ON_DEMAND, "zone-a"),
+    ),
+    "an unlabelled node counts as on-demand": (Node("n"), Place("n", Class.ON_DEMAND, "unlabelled")),
+    "a spot node of which no more is known": (
+        Node("n", {names.CAPACITY: "spot"}),
+        Place("n", Class.SPOT, "unlabelled", "unlabelled/unlabelled"),
+    ),
+    "cordoned": (Node("n", unschedulable=True), Place("n", is_leaving=True)),
+    "being deleted": (Node("n", deleting=True), Place("n", is_leaving=True)),
+    "its termination was announced": (
+        Node("n", taints=(NodeTaint("karpenter.sh/disrupted"),)),
+        Place("n", is_leaving=True),
+    ),
+    "another taint": (Node("n", taints=(NodeTaint("example.com/gpu"),)), Place("n")),
+    "not ready, but there": (Node("n", ready=False), Place("n")),
+}
+
+
+@pytest.mark.parametrize(("node", "expected"), NODES.values(), ids=NODES.keys())
+def test_a_nodes_place_is_read_from_its_labels_and_taints(node: Node, expected: Place) -> None:
+    """Once for all pods."""
+    assert places({"n": node}, Configuration()) == {"n": expected}
+
+
+@many
+@given(st.lists(st.sampled_from(TEN), max_size=30), st.integers(0, 30))
+def test_smaller_domains_lose_less(ready: list[Place], needed: int) -> None:
+    """A pool lies within a zone and within spot, a node within a zone; and the told domain holds as many as told."""
+    told = exposure(ready, Availability(needed, Source.DECLARED))
+    assert max(told.node.replicas, told.pool.replicas) <= told.zone.replicas <= told.ready == len(ready)
+    assert told.pool.replicas <= told.spot.replicas
+    for domain in Domain:
+        gone = [place for place in ready if place.is_in(domain, told.blast(domain).where)]
+        assert len(gone) == told.blast(domain).replicas
