@@ -10,9 +10,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from placement.availability import availability
-
 from placement import names
+from placement.availability import availability
 from placement.configuration import Configuration
 from placement.model import (
     NO_AMOUNTS,
