@@ -99,6 +99,11 @@ WEBHOOK_COMPONENT = "webhook"
 EVENT_CONTROLLER = PREFIX + "webhook"
 EVENT_MISTAKE = "PolicyMistake"
 EVENT_ACTION = "Place"
+# Written by the rebalancer, on workloads: what it did to their pods, and what it cannot do and why.
+EVENT_REBALANCER = PREFIX + "rebalancer"
+EVENT_MOVE_ACTION = "Move"
+EVENT_MOVED = "Moved"
+EVENT_BLOCKED = "MoveBlocked"
 
 # --- metrics -------------------------------------------------------------------------------------------------------
 # Written by the webhook.
@@ -111,5 +116,25 @@ METRIC_OUTAGE_VERSION = "spotweave_outage_version"
 METRIC_CACHE_AGE = "spotweave_cache_age_seconds"
 METRIC_CERTIFICATE_EXPIRY = "spotweave_certificate_expiry_timestamp_seconds"
 METRIC_POLICY_MISTAKES = "spotweave_policy_mistakes"
+# Written by every rebalancer.
+METRIC_LEADING = "spotweave_leading"  # 1: this replica leads
+METRIC_PASS_SECONDS = "spotweave_pass_seconds"  # noqa: S105 - a pass of the loop, no password
+METRIC_PLAN_SECONDS = "spotweave_plan_seconds"
+METRIC_PASSES = "spotweave_passes"  # {outcome}
+METRIC_PAUSED = "spotweave_paused"
 # Written by the rebalancer that leads.
 METRIC_WORKLOAD_PODS = "spotweave_workload_pods"  # {namespace, kind, name, class, state}
+METRIC_WORKLOAD_WANTED = "spotweave_workload_wanted"  # {namespace, kind, name, class}
+METRIC_SPOT_SHARE = "spotweave_workload_spot_share"  # {namespace, kind, name}
+METRIC_HEADROOM = "spotweave_workload_headroom"  # {namespace, kind, name, assumed}
+METRIC_FLOOR = "spotweave_workload_min_on_demand"  # {namespace, kind, name}
+METRIC_BLAST_RADIUS = "spotweave_blast_radius"  # {namespace, kind, name, domain}
+METRIC_SURVIVES = "spotweave_survives"  # {namespace, kind, name, domain}
+METRIC_WORKLOADS_LEFT_OUT = "spotweave_workloads_left_out"  # beyond the cap on series
+METRIC_MOVES = "spotweave_moves"  # {reason, outcome}
+METRIC_ACTIONS = "spotweave_actions"  # {action, reason, outcome}
+METRIC_BLOCKED = "spotweave_blocked_pods"  # {reason}
+METRIC_UNDER_WAY = "spotweave_moves_under_way"
+METRIC_NODES = "spotweave_nodes"  # {class, zone, instance_type, state}
+METRIC_UTILISATION = "spotweave_node_utilisation"  # {class, zone, instance_type, resource}
+METRIC_UNKNOWN_NODES = "spotweave_nodes_without_class"

@@ -97,6 +97,13 @@ def noted(outages: Outages, outage: Outage, now: float, seconds: float | None = 
     return Outages(outages.version + 1, (*_without(outages, [outage], now), new))
 
 
+def ended(outages: Outages, over: Iterable[Outage], now: float) -> Outages:
+    """With these over now. They are remembered: noted again soon, each lasts twice as long."""
+    keys = {outage.key for outage in over}
+    kept = (replace(each, until=now) if each.key in keys and now < each.until else each for each in outages.noted)
+    return Outages(outages.version + 1, tuple(kept))
+
+
 def cleared(outages: Outages, gone: Iterable[Outage], now: float) -> Outages:
     """Without these."""
     return Outages(outages.version + 1, _without(outages, gone, now))

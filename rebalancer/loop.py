@@ -47,14 +47,14 @@ class Watched:
 
 
 class Loop:
-    """One rebalancer's work. `tell` hears of every pass: the plan and what came of it."""
+    """One rebalancer's work. `tell` hears of every pass: the plan, what came of it, and how long both took."""
 
     def __init__(
         self,
         board: Board,
         executor: Executor,
         watched: Watched,
-        tell: Callable[[Plan, Sequence[Done], float], None],
+        tell: Callable[[Plan, Sequence[Done], float, float], None],
     ) -> None:
         self._board = board
         self._executor = executor
@@ -100,9 +100,10 @@ class Loop:
         if not self._watched.is_paused(now):
             made = replace(made, actions=(*made.actions, *self._board.left_over()))
         made = replace(made, actions=tuple(self._possible(made.actions, began)))
+        planned = self._watched.timer()
         done = self._executor.perform(made) if self._watched.is_leading() else []
         self._remember(done, now)
-        self._tell(made, done, self._watched.timer() - began)
+        self._tell(made, done, planned - began, self._watched.timer() - began)
         return made
 
     def scene(self, now: float) -> Scene:

@@ -81,6 +81,11 @@ class Blocked(StrEnum):
     IN_ALL = "as many moves as allowed are under way"
     PER_MINUTE = "as many moves as allowed were begun in this minute"
 
+    @property
+    def label(self) -> str:
+        """For metrics: `per-workload`."""
+        return self.name.lower().replace("_", "-")
+
 
 @dataclass(frozen=True, slots=True)
 class Action:

@@ -1,0 +1,89 @@
+"""Outages as the rebalancer notes them: written, and read by every webhook before anything rests on them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from kube.client import Client
+from kube.configmaps import change_outages
+from kube.errors import ApiError
+from kube.membership import DURATION_SECONDS, WEBHOOK_LEASES
+from placement import names
+from placement.outage import Outage, Outages, ended, noted
+
+log = logging.getLogger(__name__)
+
+READ_SECONDS = 1.0  # the longest wait for the webhooks; a pod that was placed too early is placed again
+PAUSE_SECONDS = 0.03
+
+
+class Notes:
+    """Notes outages, and their end, in the shared state."""
+
+    def __init__(
+        self,
+        client: Client,
+        now: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._now = now
+        self._timer = timer
+        self._pause = pause
+
+    def note(self, outages: Sequence[Outage]) -> None:
+        """Raises ApiError or TimeoutError where it could not be written."""
+
+        def with_them(known: Outages) -> Outages:
+            for outage in outages:
+                known = noted(known, outage, self._now())
+            return known
+
+        written = change_outages(self._client, with_them)
+        for outage in outages:
+            zones = ", ".join(sorted(outage.zones)) or "all zones"
+            log.warning("outage of %s in %s noted (version %d)", outage.of, zones, written.version)
+        self._wait_until_read(written.version)
+
+    def end(self, outages: Sequence[Outage]) -> None:
+        written = change_outages(self._client, lambda known: ended(known, outages, self._now()))
+        for outage in outages:
+            log.info("outage of %s is over (version %d)", outage.of, written.version)
+
+    def _wait_until_read(self, version: int) -> None:
+        deadline = self._timer() + READ_SECONDS
+        while self._timer() < deadline:
+            try:
+                behind = [name for name, read in self._readers().items() if read < version]
+            except ApiError as error:
+                log.warning("which webhooks have read version %d: %s", version, error)
+                return
+            if not behind:
+                return
+            self._pause(PAUSE_SECONDS)
+        log.warning("version %d of the outages was not read within %.0f s by %s", version, READ_SECONDS, behind)
+
+    def _readers(self) -> dict[str, int]:
+        """The webhook replicas that are alive, and the version that each has read."""
+        raw = self._client.get_json(WEBHOOK_LEASES.path, WEBHOOK_LEASES.query)
+        return {each["metadata"]["name"]: _version(each) for each in raw["items"] if _is_alive(each, self._now())}
+
+
+def _version(raw_lease: dict[str, Any]) -> int:
+    text = (raw_lease["metadata"].get("annotations") or {}).get(names.OUTAGE_VERSION, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _is_alive(raw_lease: dict[str, Any], now: float) -> bool:
+    """By its own clock, which is good enough: whom we take for alive is waited for a second at most."""
+    renewed = raw_lease["spec"].get("renewTime") or ""
+    try:
+        at = datetime.fromisoformat(renewed).astimezone(UTC).timestamp()
+    except ValueError:
+        return False
+    return abs(now - at) < DURATION_SECONDS
