@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import count, islice
 
 from placement.model import Class
@@ -59,9 +60,19 @@ class Slots:
     def class_of(self, slot: int) -> Class:
         return Class.SPOT if self.spot(slot + 1) > self.spot(slot) else Class.ON_DEMAND
 
+    def classes(self, count: int) -> tuple[Class, ...]:
+        """The classes of the first slots, for who asks about many of them."""
+        return _classes(self.ratio.numerator, self.ratio.denominator, self.floor, count)
+
     def spot_index(self, slot: int) -> int:
         """Which spot slot this is: 0 for the first. (70 %: slot 4 is the third, index 2.)"""
         return self.spot(slot)
+
+
+@lru_cache(maxsize=4096)
+def _classes(numerator: int, denominator: int, floor: int, count: int) -> tuple[Class, ...]:
+    slots = Slots(Fraction(numerator, denominator), floor)
+    return tuple(map(slots.class_of, range(count)))
 
 
 def lowest_free(taken: Collection[int]) -> int:

@@ -273,8 +273,13 @@ class Board:
         if workload.kind is Kind.STATEFUL_SET:
             pods = tuple(self._pods_of.get(workload.uid, NO_PODS).values())
             return (Cohort(workload.uid, workload.replicas, workload.settled, workload.template, pods),)
-        found = [self._cohort(self._sets[uid]) for uid in self._sets_of.get(workload.uid, ())]
-        return tuple(cohort for cohort in found if cohort.replicas or cohort.pods or cohort.released)
+        sets = (self._sets[uid] for uid in self._sets_of.get(workload.uid, ()))
+        return tuple(self._cohort(each) for each in sets if self._is_active(each))
+
+    def _is_active(self, replica_set: ReplicaSet) -> bool:
+        """It has or wants pods. Most revisions are old ones."""
+        uid = replica_set.uid
+        return bool(replica_set.replicas) or uid in self._pods_of or uid in self._released_of
 
     def _cohort(self, replica_set: ReplicaSet) -> Cohort:
         uid = replica_set.uid

@@ -102,7 +102,7 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
             sweeps += _sweeps(group, cohort, own, sites, now)
         given = _slots_for(group, cohort, own)
         notes += _notes(group, cohort, own, given, configuration)
-        members += (replace(member, slot=given[member.pod.uid]) for member in own)
+        members += (_in_slot(member, given[member.pod.uid]) for member in own)
     serving = [member.site.of for member in members if member.serves and member.site]
     found = Assessment(
         group,
@@ -116,6 +116,10 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         under_way=_under_way(group),
     )
     return replace(found, wishes=tuple(_wishes(found, ground, now)))
+
+
+def _in_slot(member: Member, slot: int) -> Member:
+    return member if member.slot == slot else replace(member, slot=slot)
 
 
 def _under_way(group: Group) -> int:
@@ -153,9 +157,9 @@ def _notes(
         return
     for member in own:
         slot = given[member.pod.uid]
-        if member.pod.decision_id is None:
+        if member.written is None:
             yield _adoption(group, cohort, member, slot, configuration)
-        elif member.pod.slot != slot:
+        elif member.written != slot:
             written = {names.SLOT: str(slot), names.REASON: _reason(group, slot), **_cost(group, cohort, slot)}
             yield Action(How.ANNOTATE, Why.SLOT, group.workload, member.pod, annotations=written, text=f"slot {slot}")
 
@@ -301,11 +305,12 @@ def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
     """Pods on another class than their slot's."""
     slots = found.group.policy.slots
     short = found.actual.on_demand < min(found.wanted.on_demand, slots.floor)
+    classes = slots.classes(max((member.slot or 0 for member in found.members), default=0) + 1)
     for member in found.members:
-        if member.site is None or member.slot is None or names.LEFT_ALONE in member.pod.annotations:
+        if member.site is None or member.slot is None or classes[member.slot] is member.site.of:
             continue
-        to = slots.class_of(member.slot)
-        if to is member.site.of:
+        to = classes[member.slot]
+        if names.LEFT_ALONE in member.pod.annotations:
             continue
         if to is Class.ON_DEMAND and short:
             yield member, Why.FLOOR, to

@@ -48,6 +48,8 @@ def plan(scene: Scene) -> Plan:
     """What to do now. First what makes replacements possible, then what restores service, then what improves it."""
     if scene.is_paused:
         return Plan(skipped=tuple(_paused(scene)))
+    if not scene.assessments and not scene.outages.standing(scene.now):
+        return Plan()
     return _Chooser(scene).plan()
 
 

@@ -101,6 +101,7 @@ class Member:
     slot: int | None
     of: Class | None
     site: Site | None
+    written: int | None = None  # the slot that its annotations tell; None: no decision of ours
 
     @property
     def serves(self) -> bool:
@@ -121,9 +122,10 @@ def members_of(cohort: Cohort, group: Group, sites: Sites, classes: Classes) -> 
 
 
 def _member(pod: Pod, site: Site | None, first_ordinal: int | None, classes: Classes) -> Member:
-    slot = pod.slot if first_ordinal is None else max(0, ordinal(pod) - first_ordinal)
+    written = pod.slot
+    slot = written if first_ordinal is None else max(0, ordinal(pod) - first_ordinal)
     of = site.of if site is not None else _given(pod, classes)
-    return Member(pod, slot, of, site)
+    return Member(pod, slot, of, site, written)
 
 
 def _given(pod: Pod, classes: Classes) -> Class | None:

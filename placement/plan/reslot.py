@@ -19,7 +19,8 @@ from placement.slots import Slots
 def reslotted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[str, int]:
     """UID → slot. Who has a slot that nobody else has, of its own class and below the replicas, keeps it."""
     limit = max(replicas, len(members))
-    kept = _kept(members, slots, limit)
+    classes = slots.classes(limit)
+    kept = _kept(members, classes)
     if len(kept) == len(members):
         return kept
     taken = set(kept.values())
@@ -29,7 +30,7 @@ def reslotted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[st
     left.sort(key=lambda member: (not member.pod.ready, crowds[member.pool], member.pod.created, member.pod.name))
     misfits = []
     for member in left:
-        slot = next((slot for slot in free if slots.class_of(slot) is member.of), None)
+        slot = next((slot for slot in free if classes[slot] is member.of), None)
         if slot is None:
             misfits.append(member)
         else:
@@ -43,11 +44,11 @@ def reslotted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[st
     return kept
 
 
-def _kept(members: Sequence[Member], slots: Slots, limit: int) -> dict[str, int]:
+def _kept(members: Sequence[Member], classes: Sequence[Class]) -> dict[str, int]:
     holders: dict[int, Member] = {}
     for member in members:
         slot = member.slot
-        if slot is None or slot >= limit or (member.of is not None and slots.class_of(slot) is not member.of):
+        if slot is None or slot >= len(classes) or (member.of is not None and classes[slot] is not member.of):
             continue
         other = holders.get(slot)
         if other is None or _goes_first(member, other):
@@ -67,7 +68,12 @@ def leaned(members: Sequence[Member], given: dict[str, int], slots: Slots) -> di
     right: each time one of the fullest goes. Were slot 5 in b, it would change places with the highest one in a.
     A pool that has one pod more than another is not worth a write.
     """
-    spot = [member for member in members if _is_settled_spot(member, given, slots)]
+    classes = slots.classes(max(given.values(), default=0) + 1)
+    spot = [
+        member
+        for member in members
+        if member.of is Class.SPOT and member.site is not None and classes[given[member.pod.uid]] is Class.SPOT
+    ]
     crowds = Counter(member.pool for member in spot)
     if not crowds or max(crowds.values()) - min(crowds.values()) < 2:
         return given
@@ -81,10 +87,6 @@ def leaned(members: Sequence[Member], given: dict[str, int], slots: Slots) -> di
         crowds[leaver.pool] -= 1
         leaned_slots[leaver.pod.uid] = slot
     return leaned_slots
-
-
-def _is_settled_spot(member: Member, given: dict[str, int], slots: Slots) -> bool:
-    return member.of is Class.SPOT and member.site is not None and slots.class_of(given[member.pod.uid]) is Class.SPOT
 
 
 def crowds_of(members: Sequence[Member]) -> Counter[Pool]:
