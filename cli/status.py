@@ -31,7 +31,7 @@ STYLES = {Class.ON_DEMAND: "cyan", Class.SPOT: "magenta"}
 NOTHING_OPTED_IN = (
     "No workload is opted in. Label a namespace: kubectl label namespace NAME spotweave.dev/placement=enabled"
 )
-ASSUMED = "* assumed from the rollout: there is no min-available, and no PodDisruptionBudget"
+ASSUMED = "* assumed from the rollout: no min-available, no PodDisruptionBudget"
 SHORT_KIND = {Kind.DEPLOYMENT: "deploy", Kind.STATEFUL_SET: "sts"}
 
 

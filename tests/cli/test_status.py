@@ -137,7 +137,7 @@ def test_what_is_assumed_is_marked_and_not_complained_about() -> None:
     """Nobody said how many must serve."""
     assert exposed(ON_DEMAND, 3, Source.ASSUMED) == (
         "0* none",
-        "* assumed from the rollout: there is no min-available, and no PodDisruptionBudget",
+        "* assumed from the rollout: no min-available, no PodDisruptionBudget",
     )
 
 
