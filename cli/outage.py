@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli import access
+from cli.pause import pause_for_reading, told
 from kube.configmaps import change_outages, read_outages
 from placement.model import Class
 from placement.outage import Outage, Outages, cleared, noted, outages_text
@@ -48,12 +49,17 @@ def _duration(text: str) -> timedelta:
 
 
 def show(args: argparse.Namespace) -> int:
+    """The pause comes first: while it stands, nothing returns to a class that is back."""
     with access.client_for(args) as client:
         outages, _ = read_outages(client)
+        paused = pause_for_reading(client, time.time())
     if args.output == "json":
-        print(json.dumps(json.loads(outages_text(outages)), indent=2))
-    else:
-        _print(outages)
+        raw_pause = None if paused is None else paused.raw
+        print(json.dumps({"paused": raw_pause, **json.loads(outages_text(outages))}, indent=2))
+        return 0
+    if paused is not None:
+        print(told(paused))
+    _print(outages)
     return 0
 
 

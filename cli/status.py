@@ -15,15 +15,23 @@ from rich.text import Text
 
 from cli import access
 from cli.configuration import configuration_for_reading
+from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
 from localcluster.errors import ClusterError
+from placement.exposure import Domain, Exposure
 from placement.lint import rollout_finding
 from placement.model import Class, Kind
+from placement.pause import Pause
 from placement.policy import SETTINGS, Policy, percent
+from placement.rollout import rollout_need
 from placement.slots import Mix
 from placement.status import PodStatus, WorkloadStatus, statuses
 
 STYLES = {Class.ON_DEMAND: "cyan", Class.SPOT: "magenta"}
+NOTHING_OPTED_IN = (
+    "No workload is opted in. Label a namespace: kubectl label namespace NAME spotweave.dev/placement=enabled"
+)
+ASSUMED = "* assumed from the rollout: no min-available, no PodDisruptionBudget"
 SHORT_KIND = {Kind.DEPLOYMENT: "deploy", Kind.STATEFUL_SET: "sts"}
 
 
@@ -42,23 +50,28 @@ def run(args: argparse.Namespace) -> int:
     with access.client_for(args) as client:
         configuration = configuration_for_reading(args.config, client)
         snapshot = read_snapshot(client)
+        now = datetime.now(UTC)
+        paused = pause_for_reading(client, now.timestamp())
     if args.namespace is not None and args.namespace not in snapshot.namespaces:
         raise ClusterError(f"there is no namespace {args.namespace!r}", exit_code=2)
     found = statuses(snapshot, configuration)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
     if args.output == "json":
-        print(json.dumps(as_json(shown, datetime.now(UTC), with_pods=args.pods), indent=2))
+        print(json.dumps(as_json(shown, now, paused, with_pods=args.pods), indent=2))
     else:
-        Console().print(as_table(shown, with_pods=args.pods))
+        Console().print(as_table(shown, paused, with_pods=args.pods))
     return 0 if all(each.is_exact for each in shown) else 1
 
 
 # --- for machines ----------------------------------------------------------------------------------------------------
 
 
-def as_json(found: Sequence[WorkloadStatus], now: datetime, *, with_pods: bool = False) -> dict[str, Any]:
+def as_json(
+    found: Sequence[WorkloadStatus], now: datetime, paused: Pause | None = None, *, with_pods: bool = False
+) -> dict[str, Any]:
     workloads = [_workload_json(each) | ({"pods": _pods_json(each)} if with_pods else {}) for each in found]
-    return {"synced": True, "generatedAt": now.isoformat(), "workloads": workloads}
+    raw_pause = None if paused is None else paused.raw
+    return {"synced": True, "generatedAt": now.isoformat(), "paused": raw_pause, "workloads": workloads}
 
 
 def _pods_json(status: WorkloadStatus) -> list[dict[str, Any]]:
@@ -90,12 +103,20 @@ def _workload_json(status: WorkloadStatus) -> dict[str, Any]:
         "missed": list(status.missed),
         "soft": status.soft,
         "reason": status.reason,
+        "exposure": status.exposure.raw,
+        "rollout": _rollout_json(status),
         "advice": advice_of(status),
         "mistakes": [
             {"level": each.level, "annotation": each.annotation, "value": each.value, "expected": each.expected}
             for each in status.mistakes
         ],
     }
+
+
+def _rollout_json(status: WorkloadStatus) -> dict[str, Any]:
+    """The free places that a rollout needs at its peak, and whether it may take all of on-demand away at once."""
+    takes_all = rollout_finding(status.workload, status.policy) is not None
+    return {**_mix_json(rollout_need(status.policy, status.workload)), "takesAllOnDemand": takes_all}
 
 
 def _mix_json(mix: Mix) -> dict[str, int]:
@@ -129,21 +150,22 @@ def _plain(value: Any, name: str) -> Any:
 # --- for people ------------------------------------------------------------------------------------------------------
 
 
-def as_table(found: Sequence[WorkloadStatus], *, with_pods: bool = False) -> Group | Text:
+def as_table(found: Sequence[WorkloadStatus], paused: Pause | None = None, *, with_pods: bool = False) -> Group:
+    on_top = [Text(told(paused), style="bold yellow")] if paused is not None else []
     if not found:
-        return Text(
-            "No workload is opted in. Label a namespace: kubectl label namespace NAME spotweave.dev/placement=enabled"
-        )
+        return Group(*on_top, Text(NOTHING_OPTED_IN))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("WORKLOAD", overflow="fold")
     table.add_column("POLICY", no_wrap=True)
     table.add_column("N", justify="right")
     for title in ("WANTED", "ACTUAL", "PENDING"):
         table.add_column(f"{title}\nspot+od", justify="right")
+    table.add_column("HEADROOM\nsurvives", no_wrap=True)
     for each in found:
         table.add_row(*_row(each))
     remarks = [line for each in found for line in _remarks(each)]
-    return Group(table, *remarks, *(_pod_table(each) for each in found if with_pods))
+    notes = [Text(ASSUMED, style="dim")] if any(each.exposure.is_assumed for each in found) else []
+    return Group(*on_top, table, *remarks, *notes, *(_pod_table(each) for each in found if with_pods))
 
 
 def _row(status: WorkloadStatus) -> tuple[Text, ...]:
@@ -155,7 +177,26 @@ def _row(status: WorkloadStatus) -> tuple[Text, ...]:
         _mix(status.wanted),
         Text(f"{status.actual.spot}+{status.actual.on_demand}", style="green" if status.is_exact else "bold red"),
         _mix(status.pending),
+        _headroom(status.exposure),
     )
+
+
+def _headroom(exposure: Exposure) -> Text:
+    """`2  pool`: two more than must serve, and it survives the loss of any node and pool, but not of a zone or spot."""
+    survived = _survived(exposure)
+    style = "" if survived not in ("none", "node") else "dim" if exposure.is_assumed else "bold red"
+    headroom = f"{exposure.headroom}{'*' if exposure.is_assumed else ''}"
+    return Text(f"{headroom:<3} {survived}", style=style)
+
+
+def _survived(exposure: Exposure) -> str:
+    """The largest loss that it survives, and all smaller ones with it."""
+    if not exposure.survives(Domain.NODE):
+        return "none"
+    if not exposure.survives(Domain.POOL):
+        return "node"
+    larger = [str(domain) for domain in (Domain.ZONE, Domain.SPOT) if exposure.survives(domain)]
+    return larger[0] if len(larger) == 1 else "all" if larger else "pool"
 
 
 def _short_policy(policy: Policy) -> str:
@@ -174,7 +215,17 @@ def _remarks(status: WorkloadStatus) -> list[Text]:
     missed = [Text(f"! {workload}: missed by admission: {', '.join(status.missed)}")] if status.missed else []
     advice = [Text(f"? {workload}: {text}", style="dim")] if (text := advice_of(status)) else []
     mistakes = (Text(f"! {workload}: {mistake}", style="red") for mistake in status.mistakes)
-    return [*differs, *missed, *mistakes, *advice]
+    exposed = (Text(f"! {workload}: {text}", style="yellow") for text in _exposed(status.exposure))
+    return [*differs, *missed, *exposed, *mistakes, *advice]
+
+
+def _exposed(exposure: Exposure) -> list[str]:
+    """That too few are ready, or the node or pool whose loss would leave too few; only where somebody said how many."""
+    if exposure.is_assumed:
+        return []
+    if exposure.headroom < 0:
+        return [f"{exposure.ready} ready, {exposure.availability.needed} must serve"]
+    return [exposure.explain(each) for each in (Domain.NODE, Domain.POOL) if not exposure.survives(each)][:1]
 
 
 def advice_of(status: WorkloadStatus) -> str:
@@ -186,7 +237,10 @@ def advice_of(status: WorkloadStatus) -> str:
 
 
 def _pod_table(status: WorkloadStatus) -> Table:
+    need = rollout_need(status.policy, status.workload)
     title = f"\n{status.workload.namespace}/{status.workload.name}: {status.policy.explain()}"
+    if need != Mix():
+        title += f"; a rollout needs room for {need} more"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
     for column in ("POD", "SLOT", "NODE", "CLASS"):
         table.add_column(column, no_wrap=True)

@@ -14,10 +14,11 @@ from kube.decode import Identity, Shape
 from kube.errors import Conflict, NotFound
 from kube.resources import Resource
 from kube.store import Store
-from placement import names
+from placement import names, pause
 from placement.configuration import Configuration, ConfigurationError, parse_configuration
 from placement.model import Key
 from placement.outage import KEY, Outages, outages_text, parse_outages
+from placement.pause import Pause, parse_pause
 
 log = logging.getLogger(__name__)
 
@@ -74,31 +75,68 @@ def parse_configuration_text(text: str) -> Configuration:
 
 def read_outages(client: Client) -> tuple[Outages, dict[str, Any] | None]:
     """What is noted, and the raw ConfigMap that it stands in (None: there is none yet)."""
-    try:
-        raw = client.get_json(f"{PATH}/{names.STATE_MAP}")
-    except NotFound:
-        return Outages(), None
-    text = (raw.get("data") or {}).get(KEY, "")
-    return parse_outages(text) if text else Outages(), raw
+    raw = _read_state(client)
+    return _outages(_data(raw).get(KEY, "")), raw
 
 
 def change_outages(client: Client, change: Callable[[Outages], Outages]) -> Outages:
     """Writes what `change` makes of what is noted; several writers may race, nobody's note is lost."""
+    return _outages(_change_state(client, KEY, lambda text: outages_text(change(_outages(text)))))
+
+
+def read_pause(client: Client) -> Pause | None:
+    """What is noted, whether it is over or not."""
+    return parse_pause(_data(_read_state(client)).get(pause.KEY, ""))
+
+
+def change_pause(client: Client, change: Callable[[Pause | None], Pause | None]) -> Pause | None:
+    """Writes what `change` makes of what is noted; None takes the note away."""
+
+    def changed(text: str) -> str:
+        after = change(parse_pause(text))
+        return "" if after is None else pause.pause_text(after)
+
+    return parse_pause(_change_state(client, pause.KEY, changed))
+
+
+def _outages(text: str) -> Outages:
+    return parse_outages(text) if text else Outages()
+
+
+def _read_state(client: Client) -> dict[str, Any] | None:
+    try:
+        raw: dict[str, Any] = client.get_json(f"{PATH}/{names.STATE_MAP}")
+    except NotFound:
+        return None
+    return raw
+
+
+def _data(raw: dict[str, Any] | None) -> dict[str, str]:
+    return (raw or {}).get("data") or {}
+
+
+def _change_state(client: Client, key: str, change: Callable[[str], str]) -> str:
+    """Writes what `change` makes of one key's text ("": there is none, or shall be none), and gives it."""
     for _ in range(_TRIES):
-        before, raw = read_outages(client)
+        raw = _read_state(client)
+        before = _data(raw).get(key, "")
         after = change(before)
         try:
-            _write_outages(client, raw, after)
+            if after != before:
+                _write_state(client, raw, key, after)
         except Conflict:
             continue
         return after
-    raise TimeoutError(f"{names.STATE_MAP} was changed by others {_TRIES} times in a row")
+    told = f"it was changed by others {_TRIES} times in a row"
+    raise Conflict(f"PUT {PATH}/{names.STATE_MAP}", 409, "Conflict", told)
 
 
-def _write_outages(client: Client, raw: dict[str, Any] | None, outages: Outages) -> None:
-    data = {KEY: outages_text(outages)}
+def _write_state(client: Client, raw: dict[str, Any] | None, key: str, text: str) -> None:
+    """The other keys stay as they are; the API server refuses where the ConfigMap has changed since it was read."""
+    others = {name: value for name, value in _data(raw).items() if name != key}
+    data = {**others, key: text} if text else others
     if raw is not None:
-        client.put(f"{PATH}/{names.STATE_MAP}", {**raw, "data": {**(raw.get("data") or {}), **data}})
+        client.put(f"{PATH}/{names.STATE_MAP}", {**raw, "data": data})
         return
     metadata = {"name": names.STATE_MAP, "namespace": names.SYSTEM_NAMESPACE}
     client.post(PATH, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})

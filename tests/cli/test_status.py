@@ -6,12 +6,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
 
-from rich.console import Console
+import pytest
+from rich.console import Console, Group
 
 from cli.status import as_json, as_table
 from placement import names
+from placement.availability import Availability, Source
 from placement.configuration import Configuration
-from placement.model import Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
+from placement.exposure import Place, exposure
+from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
+from placement.pause import Pause
 from placement.status import WorkloadStatus, statuses
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -59,6 +63,82 @@ def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
     assert set(web["policy"]["source"].values()) <= SOURCES
     assert web["mistakes"][0]["annotation"] == names.SPOT_RATIO
     assert "missed by admission" in web["reason"]
+    assert told["paused"] is None
+    assert web["exposure"] == {
+        "headroom": -1,
+        "assumed": True,
+        "blastRadius": {"node": 1, "pool": 1, "zone": 2, "spot": 1},
+        "survives": {"node": False, "pool": False, "zone": False, "spot": False},
+    }
+    assert web["rollout"] == {"spot": 0, "onDemand": 1, "takesAllOnDemand": False}
+
+
+def test_a_pause_is_shown_on_top() -> None:
+    """Also where there is no workload."""
+    pause = Pause(1750000000, None, "alice", "black friday")
+    raw = {"since": 1750000000, "until": None, "by": "alice", "reason": "black friday"}
+    assert as_json(found(), NOW, pause)["paused"] == raw
+    for shown in (found(), ()):
+        assert printed(as_table(shown, pause), 200).startswith("Paused since 2025-06-15 15:06:40Z")
+
+
+def printed(table: Group, width: int) -> str:
+    out = StringIO()
+    Console(file=out, width=width).print(table)
+    return out.getvalue()
+
+
+def exposed(ready: list[Place], needed: int, source: Source = Source.DECLARED) -> tuple[str, str]:
+    """The last column of the table, and what is said below it."""
+    (web,) = found()
+    exposure_of = exposure(ready, Availability(needed, source))
+    text = printed(as_table([replace(web, exposure=exposure_of, missed=(), reason="", mistakes=())]), 120)
+    row, *below = text.splitlines()[2:]
+    return " ".join(row.split()[-2:]), "\n".join(below)
+
+
+ON_DEMAND = [Place(f"d{number}", zone=f"zone-{number}") for number in range(3)]
+PAIR = [Place(f"a{number}", Class.SPOT, "zone-a", "zone-a/m5") for number in range(2)]
+EXPOSED: dict[str, tuple[list[Place], int, str, str]] = {
+    "no node may go": (
+        ON_DEMAND,
+        3,
+        "0 none",
+        "! shop/web: without node d0 (1 replica) 2 of the 3 that must serve are left",
+    ),
+    "a node may go, a pool may not": (
+        [*PAIR, *ON_DEMAND],
+        4,
+        "1 node",
+        "! shop/web: without pool zone-a/m5 (2 replicas) 3 of the 4 that must serve are left",
+    ),
+    "a pool may go, a zone or all spot may not": (
+        [*PAIR, Place("a9", Class.SPOT, "zone-a", "zone-a/c5"), *ON_DEMAND],
+        4,
+        "2 pool",
+        "",
+    ),
+    "all spot may go, a zone may not": ([*PAIR, Place("da", zone="zone-a"), *ON_DEMAND], 4, "2 spot", ""),
+    "a zone may go, all spot may not": ([*PAIR, Place("b1", Class.SPOT, "zone-b", "zone-b/m5")], 1, "2 zone", ""),
+    "anything may go": (ON_DEMAND, 2, "1 all", ""),
+    "fewer are ready than must serve": (ON_DEMAND, 5, "-2 none", "! shop/web: 3 ready, 5 must serve"),
+}
+
+
+@pytest.mark.parametrize(("ready", "needed", "column", "remark"), EXPOSED.values(), ids=EXPOSED.keys())
+def test_headroom_and_the_largest_loss_that_is_survived(
+    ready: list[Place], needed: int, column: str, remark: str
+) -> None:
+    """And a sentence where a node or pool may not go."""
+    assert exposed(ready, needed) == (column, remark)
+
+
+def test_what_is_assumed_is_marked_and_not_complained_about() -> None:
+    """Nobody said how many must serve."""
+    assert exposed(ON_DEMAND, 3, Source.ASSUMED) == (
+        "0* none",
+        "* assumed from the rollout: no min-available, no PodDisruptionBudget",
+    )
 
 
 def test_pods_are_listed_on_request() -> None:
@@ -73,9 +153,7 @@ def test_pods_are_listed_on_request() -> None:
 
 def test_the_table_fits_eighty_columns_and_says_it_all() -> None:
     """Mixes, why they differ, who was missed, what was written wrong, and every pod's place and reason."""
-    out = StringIO()
-    Console(file=out, width=80).print(as_table(found(), with_pods=True))
-    text = out.getvalue()
+    text = printed(as_table(found(), with_pods=True), 80)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     for part in (
         "shop/web (deploy)",
@@ -84,12 +162,12 @@ def test_the_table_fits_eighty_columns_and_says_it_all() -> None:
         "missed by admission: web-c",
         "'70' does not count",
         "slot 0 is on-demand",
+        "-1* none",
+        "a rollout needs room for 0 spot + 1 on-demand more",
     ):
         assert part in " ".join(text.split())
 
 
 def test_an_empty_cluster_is_told_what_to_do() -> None:
     """A newcomer's first look."""
-    out = StringIO()
-    Console(file=out, width=200).print(as_table([]))
-    assert "kubectl label namespace NAME spotweave.dev/placement=enabled" in out.getvalue()
+    assert "kubectl label namespace NAME spotweave.dev/placement=enabled" in printed(as_table([]), 200)

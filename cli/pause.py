@@ -1,0 +1,105 @@
+"""`spotweave pause` and `spotweave resume`: the rebalancer moves nothing for a while. Admission goes on."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import logging
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from cli import access
+from kube.client import Client
+from kube.configmaps import change_pause, read_pause
+from kube.errors import Forbidden
+from placement import names
+from placement.pause import Pause, standing
+from placement.window import parse_duration
+
+log = logging.getLogger(__name__)
+
+LONGEST_REASON = 200
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    pause = commands.add_parser("pause", parents=[common], help="let the rebalancer move nothing for a while")
+    access.add_options(pause)
+    pause.add_argument("--for", dest="seconds", type=_seconds, metavar="D", help="such as 30m (default: until resumed)")
+    pause.add_argument("--reason", type=_reason, default="", metavar="TEXT", help="told by status")
+    pause.set_defaults(run=start)
+    resume = commands.add_parser("resume", parents=[common], help="let the rebalancer move pods again")
+    access.add_options(resume)
+    resume.set_defaults(run=end)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except ValueError:
+        seconds = 0
+    if not seconds:
+        raise argparse.ArgumentTypeError(f"expected a duration such as 90s, 5m or 1h30m, got {text!r}")
+    return seconds
+
+
+def _reason(text: str) -> str:
+    if len(text) > LONGEST_REASON:
+        raise argparse.ArgumentTypeError(f"expected at most {LONGEST_REASON} characters, got {len(text)}")
+    return text
+
+
+def start(args: argparse.Namespace) -> int:
+    """A pause that stands already is replaced."""
+    now = time.time()
+    pause = Pause(now, None if args.seconds is None else now + args.seconds, _who(), args.reason)
+    with access.client_for(args) as client:
+        change_pause(client, lambda _: pause)
+    print(told(pause))
+    return 0
+
+
+def end(args: argparse.Namespace) -> int:
+    """Also where nothing is paused: what is asked for is so."""
+    stood = False
+
+    def without(known: Pause | None) -> None:
+        nonlocal stood
+        stood = standing(known, time.time()) is not None
+
+    with access.client_for(args) as client:
+        change_pause(client, without)
+    print("Resumed." if stood else "Nothing was paused.")
+    return 0
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # nobody by that number, as in many containers
+        return "operator"
+
+
+def pause_for_reading(client: Client, now: float) -> Pause | None:
+    """The pause that stands, for commands that only look: who may not read the ConfigMap is told so."""
+    try:
+        return standing(read_pause(client), now)
+    except Forbidden:
+        log.warning("you may not read the ConfigMap %s: whether moves are paused is not known", names.STATE_MAP)
+        return None
+
+
+def told(pause: Pause) -> str:
+    """`Paused since 2026-11-16 18:00:00Z, until 2026-11-16 19:00:00Z, by alice: black friday`."""
+    if pause.is_garbled:
+        return f"Paused: {pause.reason}; `spotweave resume` clears it"
+    until = "until `spotweave resume`" if pause.until is None else f"until {_moment(pause.until)}"
+    reason = f": {pause.reason}" if pause.reason else ""
+    return f"Paused since {_moment(pause.since)}, {until}, by {pause.by}{reason}"
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):  # after the year 9999
+        return "the end of time" if seconds > 0 else "the beginning of time"

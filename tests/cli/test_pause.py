@@ -1,0 +1,185 @@
+"""`spotweave pause` and `spotweave resume`, as an operator and the API server see them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import main
+from cli.pause import pause_for_reading, told
+from kube.configmaps import PATH
+from placement import names
+from placement.pause import KEY, Pause
+from tests.kube.objects import status
+from tests.kube.scripted import Answer, Script, scripted_api, serving
+
+STATE = f"{PATH}/{names.STATE_MAP}"
+ABSENT = Answer(status(404, "NotFound"), status=404)
+FORBIDDEN = Answer(status(403, "Forbidden"), status=403)
+OVER = '{"since": 1, "until": 2}'
+ENDLESS = '{"since": 1, "until": null, "by": "alice", "reason": "why"}'
+
+
+class Operator:
+    """Runs commands against a scripted API server."""
+
+    def __init__(self, script: Script, kubeconfig: Path) -> None:
+        self.script = script
+        self._kubeconfig = kubeconfig
+
+    def run(self, *arguments: str, answers: list[Answer | bytes]) -> int:
+        self.script.answer(*answers)
+        return main([*arguments, "--kubeconfig", str(self._kubeconfig)])
+
+    def written(self) -> tuple[str, str, dict[str, str]]:
+        """How, where and what the ConfigMap was written, after it was read."""
+        assert self.script.next_request().path == STATE
+        request = self.script.next_request()
+        return request.method, request.path, json.loads(request.body)["data"]
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Iterator[Operator]:
+    script, file = Script(), tmp_path / "kubeconfig"
+    with serving(script) as url:
+        content = {
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        file.write_text(json.dumps(content))
+        yield Operator(script, file)
+
+
+def state(**data: str) -> bytes:
+    return json.dumps({"metadata": {"name": names.STATE_MAP, "resourceVersion": "1"}, "data": data}).encode()
+
+
+def test_a_pause_is_noted_with_who_why_and_until_when(operator: Operator, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first note makes the ConfigMap."""
+    assert operator.run("pause", "--for", "1h", "--reason", "black friday", answers=[ABSENT, b"{}"]) == 0
+    method, path, data = operator.written()
+    pause = json.loads(data[KEY])
+    assert (method, path) == ("POST", PATH)
+    assert (pause["until"], pause["reason"]) == (pause["since"] + 3600, "black friday")
+    said = capsys.readouterr().out
+    assert said.startswith("Paused since 20")
+    assert said.endswith(f", by {pause['by']}: black friday\n")
+
+
+def test_a_pause_without_a_duration_waits_for_resume(operator: Operator, capsys: pytest.CaptureFixture[str]) -> None:
+    """It replaces the one that stands; what stands beside it stays."""
+    before = state(**{KEY: ENDLESS, "outages.json": "…"})
+    assert operator.run("pause", answers=[before, b"{}"]) == 0
+    method, path, data = operator.written()
+    assert (method, path, data["outages.json"]) == ("PUT", STATE, "…")
+    assert json.loads(data[KEY])["until"] is None
+    assert json.loads(data[KEY])["reason"] == ""
+    assert "until `spotweave resume`" in capsys.readouterr().out
+
+
+RESUMED: dict[str, tuple[str, str]] = {
+    "one that stands": (ENDLESS, "Resumed.\n"),
+    "one that is garbled": ("{", "Resumed.\n"),
+    "one that is over": (OVER, "Nothing was paused.\n"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), RESUMED.values(), ids=RESUMED.keys())
+def test_resuming_takes_the_note_away(
+    operator: Operator, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    """Whatever it says."""
+    assert operator.run("resume", answers=[state(**{KEY: text, "other": "kept"}), b"{}"]) == 0
+    assert operator.written() == ("PUT", STATE, {"other": "kept"})
+    assert capsys.readouterr().out == said
+
+
+def test_resuming_what_is_not_paused_is_fine(operator: Operator, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is asked for is so; nothing is written."""
+    assert operator.run("resume", answers=[ABSENT]) == 0
+    assert capsys.readouterr().out == "Nothing was paused.\n"
+
+
+LISTED: dict[str, tuple[Answer | bytes, dict[str, Any] | None, list[str]]] = {
+    "nothing": (ABSENT, None, []),
+    "a pause": (
+        state(**{KEY: ENDLESS}),
+        {"since": 1.0, "until": None, "by": "alice", "reason": "why"},
+        ["Paused since 1970-01-01 00:00:01Z, until `spotweave resume`, by alice: why"],
+    ),
+    "a pause that is over": (state(**{KEY: OVER}), None, []),
+}
+
+
+@pytest.mark.parametrize(("answer", "expected", "lines"), LISTED.values(), ids=LISTED.keys())
+def test_outages_are_listed_below_the_pause(
+    operator: Operator,
+    capsys: pytest.CaptureFixture[str],
+    answer: Answer | bytes,
+    expected: dict[str, Any] | None,
+    lines: list[str],
+) -> None:
+    """For machines it is `paused`."""
+    assert operator.run("outage", "list", "-o", "json", answers=[answer, answer]) == 0
+    assert json.loads(capsys.readouterr().out) == {"paused": expected, "version": 0, "outages": []}
+    assert operator.run("outage", "list", answers=[answer, answer]) == 0
+    assert capsys.readouterr().out.splitlines() == [*lines, "No outage stands (version 0)."]
+
+
+BAD = {
+    "no duration": ["--for", "soon"],
+    "a duration without a unit": ["--for", "60"],
+    "of no length": ["--for", "0s"],
+    "a reason that is a story": ["--reason", "x" * 201],
+}
+
+
+@pytest.mark.parametrize("options", BAD.values(), ids=BAD.keys())
+def test_bad_usage_is_exit_code_2(operator: Operator, options: list[str]) -> None:
+    """And nobody is asked anything."""
+    with pytest.raises(SystemExit) as ended:
+        operator.run("pause", *options, answers=[])
+    assert ended.value.code == 2
+    assert operator.script.asked.empty()
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_a_cluster_that_says_no_is_exit_code_3(operator: Operator, command: str) -> None:
+    """Whoever pauses must know that it did not work; also where others are faster, time and again."""
+    assert operator.run(command, answers=[FORBIDDEN]) == 3
+    conflict = Answer(status(409, "Conflict"), status=409)
+    assert operator.run(command, answers=[state(**{KEY: ENDLESS}), conflict] * 5) == 3
+
+
+def test_who_may_not_read_the_state_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    """And sees the rest of the status."""
+    with scripted_api() as (script, client):
+        script.answer(FORBIDDEN)
+        assert pause_for_reading(client, 0.0) is None
+    assert "whether moves are paused is not known" in caplog.text
+
+
+TOLD: dict[str, tuple[Pause, str]] = {
+    "with an end": (
+        Pause(1750000000, 1750003600, "alice", "black friday"),
+        "Paused since 2025-06-15 15:06:40Z, until 2025-06-15 16:06:40Z, by alice: black friday",
+    ),
+    "without": (Pause(1750000000), "Paused since 2025-06-15 15:06:40Z, until `spotweave resume`, by operator"),
+    "beyond the calendar": (Pause(0, 1e300), "Paused since 1970-01-01 00:00:00Z, until the end of time, by operator"),
+    "garbled": (
+        Pause(0, reason="pause.json is garbled", is_garbled=True),
+        "Paused: pause.json is garbled; `spotweave resume` clears it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pause", "expected"), TOLD.values(), ids=TOLD.keys())
+def test_a_pause_is_told_in_a_line(pause: Pause, expected: str) -> None:
+    """Since when, until when, by whom and why."""
+    assert told(pause) == expected

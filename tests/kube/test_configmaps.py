@@ -1,0 +1,105 @@
+"""The state that the programs share: read, changed by several at once, and never lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import pytest
+
+from kube.client import Client
+from kube.configmaps import PATH, change_outages, change_pause, read_outages, read_pause
+from kube.errors import Conflict
+from placement import names
+from placement.model import Class
+from placement.outage import Outage, Outages, noted
+from placement.pause import Pause
+from tests.certs.fakeapi import FakeApi
+
+STATE = f"{PATH}/{names.STATE_MAP}"
+SPOT = Outage(Class.SPOT, 0.0)
+PAUSE = Pause(100.0, 200.0, "alice", "black friday")
+
+
+def api(**data: str) -> tuple[FakeApi, Client]:
+    """With a state of so much data; none where there is nothing."""
+    raw = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": names.STATE_MAP}, "data": data}
+    fake = FakeApi({STATE: raw} if data else {})
+    return fake, cast(Client, fake)
+
+
+def data(fake: FakeApi) -> dict[str, Any]:
+    found: dict[str, Any] = fake.objects[STATE].get("data") or {}
+    return found
+
+
+def paused(client: Client) -> Pause | None:
+    return change_pause(client, lambda _: PAUSE)
+
+
+def test_without_a_state_nothing_is_noted() -> None:
+    """The ConfigMap is made by the first note."""
+    fake, client = api()
+    assert read_pause(client) is None
+    assert read_outages(client) == (Outages(), None)
+    assert paused(client) == PAUSE
+    assert read_pause(client) == PAUSE
+    assert fake.writes == [("POST", names.STATE_MAP)]
+
+
+def test_pause_and_outages_do_not_disturb_each_other() -> None:
+    """Each has a key of its own; a third one stays."""
+    fake, client = api(other="kept")
+    change_outages(client, lambda known: noted(known, SPOT, 100.0, 60.0))
+    paused(client)
+    change_outages(client, lambda known: noted(known, SPOT, 110.0, 60.0))
+    assert read_pause(client) == PAUSE
+    assert read_outages(client)[0].version == 2
+    change_pause(client, lambda _: None)
+    assert set(data(fake)) == {"other", "outages.json"}
+    assert read_pause(client) is None
+
+
+def test_a_garbled_outage_does_not_hinder_a_pause() -> None:
+    """In need, the emergency brake works whatever stands beside it."""
+    _, client = api(**{"outages.json": "{"})
+    paused(client)
+    assert read_pause(client) == PAUSE
+
+
+def test_a_garbled_pause_is_told_and_can_be_cleared() -> None:
+    """It counts as a pause until somebody resumes."""
+    fake, client = api(**{"pause.json": "{"})
+    told = read_pause(client)
+    assert told is not None
+    assert told.is_garbled
+    change_pause(client, lambda _: None)
+    assert data(fake) == {}
+
+
+def test_what_is_so_already_is_not_written() -> None:
+    """Resuming where nothing is paused leaves the ConfigMap alone, or unmade."""
+    for fake, client in (api(), api(other="kept")):
+        assert change_pause(client, lambda _: None) is None
+        assert fake.writes == []
+
+
+def test_who_comes_second_reads_again() -> None:
+    """Between our read and our write another notes an outage: both are there in the end."""
+    for fake, client in (api(), api(other="kept")):
+        fake.before_write = lambda client=client: change_outages(client, lambda known: noted(known, SPOT, 1.0, 60.0))
+        paused(client)
+        assert set(data(fake)) - {"other"} == {"outages.json", "pause.json"}
+        assert json.loads(data(fake)["outages.json"])["version"] == 1
+
+
+def test_who_is_always_second_gives_up() -> None:
+    """With the API's own error, which commands turn into an exit code."""
+    fake, client = api(other="kept")
+
+    def busy(_: Pause | None) -> Pause:
+        fake.store(STATE, fake.objects[STATE])
+        return PAUSE
+
+    with pytest.raises(Conflict, match="changed by others 5 times in a row"):
+        change_pause(client, busy)
