@@ -9,7 +9,6 @@ import os
 import secrets
 import socket
 import ssl
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,6 +22,7 @@ from certs.keep import Keeper, Source
 from certs.renewal import OVERLAP, Bundle, expiry
 from cli import __version__
 from cli.configuration import load_configuration
+from cli.threads import end_with_any_thread
 from kube import resources
 from kube.client import Client, connect
 from kube.configmaps import STATE, ConfigMap, OutageMemory
@@ -76,7 +76,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    threading.excepthook = _end
+    end_with_any_thread()
     client = connect(args.kubeconfig, user_agent=f"spotweave-webhook/{__version__}")
     program = Program(
         client,
@@ -112,14 +112,6 @@ def _advertised(args: argparse.Namespace) -> str:
         return str(args.advertise or args.peer_listen)
     pod_ip = os.environ.get("POD_IP", "")
     return f"{pod_ip}:{args.listen.rpartition(':')[2]}" if pod_ip else ""
-
-
-def _end(failure: threading.ExceptHookArgs) -> None:
-    """A thread that dies leaves caches that nobody fills any more: better to start anew."""
-    name = failure.thread.name if failure.thread else "?"
-    trace = (failure.exc_type, failure.exc_value or failure.exc_type(), failure.exc_traceback)
-    log.critical("thread %s died; ending the program", name, exc_info=trace)
-    os._exit(1)
 
 
 class Program:

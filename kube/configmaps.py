@@ -157,3 +157,16 @@ class OutageMemory:
         except ValueError as error:
             log.warning("%s: %s; keeping version %d", names.STATE_MAP, error, self.current.version)
         self._on_change()
+
+
+class PauseMemory:
+    """The pause noted in the state ConfigMap."""
+
+    def __init__(self, store: Store[ConfigMap], on_change: Callable[[], None]) -> None:
+        self.current: Pause | None = None
+        self._on_change = on_change
+        store.subscribe(self._read)
+
+    def _read(self, _old: ConfigMap | None, new: ConfigMap | None) -> None:
+        self.current = parse_pause("" if new is None else new.data.get(pause.KEY, ""))
+        self._on_change()

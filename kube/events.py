@@ -45,10 +45,14 @@ class Note:
     reason: str
     text: str
     count: int = 1
+    is_warning: bool = True
 
     @classmethod
-    def about(cls, workload: Workload, reason: str, text: str) -> Note:
-        return cls(str(workload.kind), workload.namespace, workload.name, workload.uid, reason, _cut(text))
+    def about(cls, workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> Note:
+        kind = str(workload.kind)
+        return cls(
+            kind, workload.namespace, workload.name, workload.uid, reason, _cut(text), is_warning=is_warning
+        )
 
     @property
     def event_name(self) -> str:
@@ -116,6 +120,18 @@ class Bucket:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Who tells: the program, what it does, and which replica of it."""
+
+    controller: str = names.EVENT_CONTROLLER
+    action: str = names.EVENT_ACTION
+    instance: str = ""
+
+
+REBALANCER = Source(names.EVENT_REBALANCER, names.EVENT_MOVE_ACTION)
+
+
 class Api(Protocol):
     """What is asked of the API client."""
 
@@ -132,12 +148,13 @@ class EventWriter:
         api: Api,
         instance: str,
         *,
+        source: Source | None = None,
         now: Callable[[], float] = time.monotonic,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         queued: int = QUEUED,
     ) -> None:
         self._api = api
-        self._instance = instance[:128]
+        self._source = replace(source or Source(), instance=instance[:128])
         self._clock = clock
         self._lock = threading.Lock()
         self._tally = Tally(now)
@@ -156,9 +173,9 @@ class EventWriter:
             return  # the thread is a daemon: it ends with the program
         self._thread.join(timeout_seconds)
 
-    def tell(self, workload: Workload, reason: str, text: str) -> None:
+    def tell(self, workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> None:
         with self._lock:
-            note = self._tally.count(Note.about(workload, reason, text))
+            note = self._tally.count(Note.about(workload, reason, text, is_warning=is_warning))
             if note is not None and not self._enqueue(note):
                 self._tally.put_back(note)
 
@@ -174,27 +191,27 @@ class EventWriter:
     def _run(self) -> None:
         while (note := self._queue.get()) is not None:
             try:
-                write(self._api, note, self._instance, self._clock())
+                write(self._api, note, self._source, self._clock())
             except ApiError as error:  # told again when it happens again
                 log.info("event on %s %s/%s not written: %s", note.kind, note.namespace, note.name, error)
 
 
-def write(api: Api, note: Note, instance: str, now: datetime) -> None:
+def write(api: Api, note: Note, source: Source, now: datetime) -> None:
     """Creates the Event, or raises the count of the one that is there. An Event that expired is created anew."""
     try:
-        api.post(_path(note), raw_event(note, instance, now))
+        api.post(_path(note), raw_event(note, source, now))
     except AlreadyExists:
-        _raise_count(api, note, instance, now)
+        _raise_count(api, note, source, now)
 
 
-def _raise_count(api: Api, note: Note, instance: str, now: datetime) -> None:
+def _raise_count(api: Api, note: Note, source: Source, now: datetime) -> None:
     path = f"{_path(note)}/{note.event_name}"
     try:
         version, count = _version_and_count(path, api.get_json(path))
         series = {"count": count + note.count, "lastObservedTime": _micro_time(now)}
         api.patch(path, {"metadata": {"resourceVersion": version}, "series": series})
     except NotFound:
-        api.post(_path(note), raw_event(note, instance, now))
+        api.post(_path(note), raw_event(note, source, now))
 
 
 def _version_and_count(path: str, raw: object) -> tuple[str, int]:
@@ -206,17 +223,17 @@ def _version_and_count(path: str, raw: object) -> tuple[str, int]:
     raise Garbled(f"GET {path}", "not an Event")
 
 
-def raw_event(note: Note, instance: str, now: datetime) -> dict[str, Any]:
+def raw_event(note: Note, source: Source, now: datetime) -> dict[str, Any]:
     event = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": note.event_name, "namespace": note.namespace},
         "eventTime": _micro_time(now),
-        "reportingController": names.EVENT_CONTROLLER,
-        "reportingInstance": instance,
-        "action": names.EVENT_ACTION,
+        "reportingController": source.controller,
+        "reportingInstance": source.instance,
+        "action": source.action,
         "reason": note.reason,
-        "type": "Warning",
+        "type": "Warning" if note.is_warning else "Normal",
         "note": note.text,
         "regarding": {
             "apiVersion": "apps/v1",

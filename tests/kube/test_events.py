@@ -152,7 +152,7 @@ def test_the_name_is_valid_for_any_workload() -> None:
 
 def test_an_event_names_the_workload_and_the_text() -> None:
     """What `kubectl describe` shows beneath the workload."""
-    raw = raw_event(TOLD, "webhook-1", NOW)
+    raw = raw_event(TOLD, Source(instance="webhook-1"), NOW)
     assert raw["regarding"] == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -168,7 +168,7 @@ def test_an_event_names_the_workload_and_the_text() -> None:
 def test_a_second_write_raises_the_count() -> None:
     """Also that of an Event which another replica, or this one before a restart, has written."""
     api = FakeEvents()
-    write(api, TOLD, "webhook-1", NOW)
+    write(api, TOLD, Source(instance="webhook-1"), NOW)
     write(api, replace(TOLD, count=200), "webhook-2", NOW)
     write(api, replace(TOLD, count=3), "webhook-1", NOW)
     assert api.counts == [204]
@@ -190,9 +190,9 @@ def test_an_answer_that_is_no_event_is_an_error_of_the_api() -> None:
             return ["a proxy's page"]
 
     api = Odd()
-    write(api, TOLD, "webhook-1", NOW)
+    write(api, TOLD, Source(instance="webhook-1"), NOW)
     with pytest.raises(Garbled):
-        write(api, TOLD, "webhook-1", NOW)
+        write(api, TOLD, Source(instance="webhook-1"), NOW)
 
 
 # --- the thread ------------------------------------------------------------------------------------------------------

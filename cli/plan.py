@@ -1,0 +1,249 @@
+"""`spotweave plan`: what the rebalancer would do now and why, and what it would do under another policy."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from cli import access
+from cli.configuration import configuration_for_reading
+from kube.client import Client
+from kube.configmaps import read_outages, read_pause
+from kube.resources import SIGNS
+from kube.snapshot import read_all, read_snapshot
+from localcluster.errors import ClusterError
+from placement import names
+from placement.configuration import Configuration
+from placement.exposure import Exposure, Place, exposure, places
+from placement.model import Namespace, Sign, Snapshot
+from placement.outage import Outages
+from placement.pause import Pause, standing
+from placement.plan.actions import Plan
+from placement.plan.assess import Assessment
+from placement.plan.choose import Scene, plan
+from placement.policy import mistakes_in
+from rebalancer.board import Board
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The cluster as it is, for a plan that nobody carries out."""
+
+    snapshot: Snapshot
+    configuration: Configuration
+    signs: tuple[Sign, ...]
+    outages: Outages
+    paused: Pause | None
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan and what it was made from."""
+
+    board: Board
+    plan: Plan
+    where: Mapping[str, Place]
+
+    def exposure_of(self, found: Assessment) -> Exposure:
+        ready = [self.where[member.pod.node] for member in found.members if member.serves]
+        return exposure(ready, found.group.availability)
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser("plan", parents=[common], help="show what the rebalancer would do, and why")
+    access.add_options(parser)
+    parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
+    parser.add_argument("-n", "--namespace", help="only this namespace")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument(
+        "--set",
+        dest="changes",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar=("NS/NAME", "SETTING=VALUE"),
+        help="as if the workload had these annotations, such as shop/web spot-ratio=50%%",
+    )
+    parser.add_argument("--opt-in", action="append", default=[], metavar="NS", help="as if the namespace were labelled")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 1 where there is something to do."""
+    with access.client_for(args) as client:
+        picture = take_picture(client, args.config)
+    is_question = bool(args.changes or args.opt_in)
+    for name, *settings in args.changes:
+        picture = with_settings(picture, name, settings)
+    for namespace in args.opt_in:
+        picture = opted_in(picture, namespace)
+    made = planned(picture)
+    asked = {name for name, *_ in args.changes}
+    shown = [each for each in _sorted(made.board) if _is_shown(each, args, asked, is_question)]
+    only = {each.group.workload.uid for each in shown}
+    part = _part(made.plan, only if args.namespace or is_question else None)
+    if args.output == "json":
+        workloads = {"workloads": [_workload_json(made, each) for each in shown]} if is_question else {}
+        print(json.dumps({**part.raw(), "paused": picture.paused and picture.paused.raw, **workloads}, indent=2))
+    else:
+        Console().print(_as_table(part, picture, made, shown if is_question else ()))
+    return 1 if part.actions or part.outages else 0
+
+
+def take_picture(client: Client, config: Path | None) -> Picture:
+    now = time.time()
+    return Picture(
+        read_snapshot(client),
+        configuration_for_reading(config, client),
+        tuple(sign for resource in SIGNS for sign in read_all(client, resource)),
+        read_outages(client)[0],
+        standing(read_pause(client), now),
+        now,
+    )
+
+
+def planned(picture: Picture) -> Planned:
+    """What would be done first, if nothing were under way that only the rebalancer knows of."""
+    board, snapshot = Board(picture.configuration), picture.snapshot
+    facts: tuple[Iterable[Any], ...] = (
+        snapshot.namespaces.values(),
+        snapshot.nodes.values(),
+        snapshot.workloads,
+        snapshot.replica_sets,
+        snapshot.pods,
+        snapshot.budgets,
+        snapshot.quotas,
+        picture.signs,
+    )
+    for each in facts:
+        for fact in each:
+            board.observe(None, fact)
+    board.drain()
+    board.refresh(picture.now, all_of_them=True)
+    scene = Scene(
+        board.restless,
+        board.ground,
+        board.used,
+        picture.now,
+        picture.outages,
+        board.lost,
+        board.budgets_of,
+        board.is_awaited,
+        is_paused=picture.paused is not None,
+    )
+    return Planned(board, plan(scene), places(snapshot.nodes, picture.configuration))
+
+
+# --- what if ---------------------------------------------------------------------------------------------------------
+
+
+def with_settings(picture: Picture, name: str, settings: Sequence[str]) -> Picture:
+    """As if a workload had these annotations."""
+    pairs = [each.partition("=") for each in settings]
+    wrong = [each for each in settings if "=" not in each]
+    written = {names.PREFIX + key.removeprefix(names.PREFIX): value for key, _, value in pairs}
+    wrong += [str(mistake) for mistake in mistakes_in(written, "workload")]
+    if wrong or not settings:
+        told = "; ".join(wrong) or "nothing to set"
+        raise ClusterError(f"--set {name}: {told}", "expected NS/NAME and SETTING=VALUE, such as spot-ratio=50%", 2)
+    found = [each for each in picture.snapshot.workloads if str(each.key) == name]
+    if not found:
+        raise ClusterError(f"--set {name}: there is no such Deployment or StatefulSet", "expected NS/NAME", 2)
+    changed = {each.uid: replace(each, annotations={**each.annotations, **written}) for each in found}
+    workloads = tuple(changed.get(each.uid, each) for each in picture.snapshot.workloads)
+    return replace(picture, snapshot=replace(picture.snapshot, workloads=workloads))
+
+
+def opted_in(picture: Picture, name: str) -> Picture:
+    namespace = picture.snapshot.namespaces.get(name)
+    if namespace is None or name in names.EXCLUDED_NAMESPACES:
+        told = "it is never placed" if namespace is not None else "there is no such namespace"
+        raise ClusterError(f"--opt-in {name}: {told}", exit_code=2)
+    labelled = Namespace(name, {**namespace.labels, names.PLACEMENT: names.ENABLED}, namespace.annotations)
+    namespaces = {**picture.snapshot.namespaces, name: labelled}
+    return replace(picture, snapshot=replace(picture.snapshot, namespaces=namespaces))
+
+
+# --- showing ---------------------------------------------------------------------------------------------------------
+
+
+def _sorted(board: Board) -> list[Assessment]:
+    return sorted(board.assessments.values(), key=lambda each: (each.group.workload.key, each.group.workload.kind))
+
+
+def _is_shown(found: Assessment, args: argparse.Namespace, asked: set[str], is_question: bool) -> bool:
+    workload = found.group.workload
+    if args.namespace is not None and workload.namespace != args.namespace:
+        return False
+    return not is_question or str(workload.key) in asked or workload.namespace in args.opt_in
+
+
+def _part(made: Plan, only: set[str] | None) -> Plan:
+    if only is None:
+        return made
+    actions = tuple(each for each in made.actions if each.workload is not None and each.workload.uid in only)
+    return replace(made, actions=actions, skipped=tuple(each for each in made.skipped if each.workload.uid in only))
+
+
+def _workload_json(made: Planned, found: Assessment) -> dict[str, Any]:
+    workload = found.group.workload
+    return {
+        "namespace": workload.namespace,
+        "kind": str(workload.kind),
+        "name": workload.name,
+        "wanted": {"spot": found.wanted.spot, "onDemand": found.wanted.on_demand},
+        "actual": {"spot": found.actual.spot, "onDemand": found.actual.on_demand},
+        "moves": len(found.wishes),
+        "exposure": made.exposure_of(found).raw,
+    }
+
+
+def _as_table(part: Plan, picture: Picture, made: Planned, shown: Sequence[Assessment]) -> Group:
+    parts: list[Any] = []
+    if picture.paused is not None:
+        parts.append(Text("Paused: nothing of this is done until `spotweave resume`.", style="yellow"))
+    if shown:
+        parts.append(_workloads_table(made, shown))
+    parts += [
+        Text(f"Note that {each.of} is out ({', '.join(sorted(each.zones)) or 'everywhere'})") for each in part.outages
+    ]
+    if part.actions:
+        parts.append(_actions_table(part))
+    parts += [Text(f"{each.workload.kind} {each.workload.key}: {each.text}", style="dim") for each in part.skipped]
+    return Group(*(parts or [Text("Nothing to do.")]))
+
+
+def _actions_table(part: Plan) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("POD", "HOW", "WHY", "FROM", "TO"):
+        table.add_column(column, overflow="fold")
+    for each in part.actions:
+        table.add_row(str(each.pod.key), each.how, each.why, each.origin or "", each.to or each.text)
+    return table
+
+
+def _workloads_table(made: Planned, shown: Sequence[Assessment]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("WORKLOAD", "NOW", "WANTED", "MOVES", "HEADROOM", "SURVIVES A POOL"):
+        table.add_column(column, overflow="fold")
+    for each in shown:
+        seen = made.exposure_of(each)
+        table.add_row(
+            str(each.group.workload.key),
+            str(each.actual),
+            str(each.wanted),
+            str(len(each.wishes)),
+            str(seen.headroom),
+            "yes" if seen.pool.replicas <= seen.headroom else "no",
+        )
+    return table

@@ -1,0 +1,151 @@
+"""`spotweave rebalancer`: the rebalancer program, what the image runs."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from kube.evict import PodWriter
+from kube.faults import Faults
+from kube.lease import Leader
+from werkzeug.serving import make_server
+
+from cli import __version__
+from cli.configuration import load_configuration
+from cli.threads import end_with_any_thread
+from kube import resources
+from kube.client import Client, connect
+from kube.configmaps import STATE, ConfigMap, OutageMemory, PauseMemory
+from kube.events import REBALANCER, EventWriter
+from kube.informer import Informer, InformerSet
+from kube.notes import Notes
+from kube.resources import Resource
+from kube.store import Store
+from placement import names
+from placement.configuration import Configuration
+from placement.pause import standing
+from placement.plan.actions import Plan
+from rebalancer.app import create_app
+from rebalancer.board import Board
+from rebalancer.executor import Done, Executor
+from rebalancer.loop import Loop, Watched
+from rebalancer.metrics import Metrics
+from rebalancer.tell import Teller
+
+log = logging.getLogger(__name__)
+
+WRITERS = 8
+FOLLOWED: tuple[Resource[Any], ...] = (
+    resources.NAMESPACES,
+    resources.NODES,
+    resources.PODS_IN_FULL,
+    resources.REPLICA_SETS,
+    resources.DEPLOYMENTS,
+    resources.STATEFUL_SETS,
+    resources.BUDGETS,
+    resources.QUOTAS,
+    *resources.SIGNS,
+)
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser("rebalancer", parents=[common], help="run the rebalancer")
+    parser.add_argument("--kubeconfig", type=Path, help="how to reach the cluster (default: as kubectl, or in-cluster)")
+    parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
+    parser.add_argument("--metrics-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="probes and metrics")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    end_with_any_thread()
+    client = connect(args.kubeconfig, user_agent=f"spotweave-rebalancer/{__version__}")
+    program = Program(client, load_configuration(args.config, client), Faults.told_by(os.environ))
+    host, _, port = args.metrics_listen.rpartition(":")
+    server = make_server(host.strip("[]"), int(port), program.app, threaded=True)
+    threading.Thread(target=server.serve_forever, name="probes", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: program.loop.stop())
+    program.run()
+    server.shutdown()
+    return 0
+
+
+class Program:
+    """The rebalancer, put together."""
+
+    def __init__(self, client: Client, configuration: Configuration, faults: Faults) -> None:
+        self.name = f"{names.LEASE}-{secrets.token_hex(4)}"
+        states = Store[ConfigMap]()
+        self._outages = OutageMemory(states, self._wake)
+        self._pause = PauseMemory(states, self._wake)
+        self._board = Board(configuration)
+        self._informers = InformerSet(
+            [Informer(client, STATE, states), *(self._followed(client, each) for each in FOLLOWED)]
+        )
+        self._leader = Leader(client, self.name, on_change=lambda _: self._wake(), faults=faults)
+        self._events = EventWriter(client, self.name, source=REBALANCER)
+        self._teller = Teller(self._events.tell)
+        self._metrics = Metrics(self._board, self._leader.is_leading)
+        self._metrics.cache_age.set_function(lambda: self._informers.age_seconds(time.monotonic()))
+        self._metrics.outage_version.set_function(lambda: self._outages.current.version)
+        self._metrics.paused.set_function(lambda: self._is_paused(time.time()))
+        executor = Executor(
+            PodWriter(client, faults),
+            Notes(client, faults=faults),
+            ThreadPoolExecutor(WRITERS, "write"),
+            is_leading=self._leader.is_leading,
+            current=self._pods.get,
+        )
+        watched = Watched(
+            is_current=lambda: self._informers.synced and self._informers.is_current(time.monotonic()),
+            is_leading=self._leader.is_leading,
+            outages=lambda: self._outages.current,
+            is_paused=self._is_paused,
+        )
+        self.loop = Loop(self._board, executor, watched, self._tell)
+        self.app = create_app(self._metrics.text, self.missing)
+
+    def run(self) -> None:
+        """Until the loop is stopped; then the Lease is given up first, so that another replica goes on at once."""
+        self._informers.start()
+        self._events.start()
+        self._leader.start()
+        self.loop.run()
+        self._leader.stop()
+        self._events.stop()
+        self._informers.stop()
+
+    def missing(self) -> str | None:
+        waiting = [informer.resource.name for informer in self._informers if not informer.synced]
+        return f"not synced: {', '.join(waiting)}" if waiting else None
+
+    def _followed(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
+        store = Store[Any]()
+        store.subscribe(self._board.observe)
+        store.subscribe(lambda _old, _new: self._wake())
+        if resource is resources.PODS_IN_FULL:
+            self._pods = store
+        return Informer(client, resource, store)
+
+    def _wake(self) -> None:
+        """Something has changed. Stores and memories tell while the program is still being put together."""
+        loop = getattr(self, "loop", None)
+        if loop is not None:
+            loop.wake.set()
+
+    def _is_paused(self, now: float) -> bool:
+        return standing(self._pause.current, now) is not None
+
+    def _tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
+        self._metrics.tell(made, done, plan_seconds, pass_seconds)
+        if self._leader.is_leading():
+            self._teller.told(made, done)

@@ -1,0 +1,20 @@
+"""A thread that dies leaves caches that nobody fills any more: better to end the program, which is started anew."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+
+log = logging.getLogger(__name__)
+
+
+def end_with_any_thread() -> None:
+    threading.excepthook = _end
+
+
+def _end(failure: threading.ExceptHookArgs) -> None:
+    name = failure.thread.name if failure.thread else "?"
+    trace = (failure.exc_type, failure.exc_value or failure.exc_type(), failure.exc_traceback)
+    log.critical("thread %s died; ending the program", name, exc_info=trace)
+    os._exit(1)
