@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kube.errors import AlreadyExists, Conflict, Forbidden, Garbled, NotFound, Unreachable
-from kube.events import BURST, NOTE_BYTES, Bucket, EventWriter, Note, Tally, raw_event, write
+from kube.events import BURST, NOTE_BYTES, Bucket, EventWriter, Note, Source, Tally, raw_event, write
 from placement.model import Kind, Workload
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 250_000, UTC)
@@ -170,7 +170,7 @@ def test_a_second_write_raises_the_count() -> None:
     api = FakeEvents()
     write(api, TOLD, Source(instance="webhook-1"), NOW)
     write(api, replace(TOLD, count=200), "webhook-2", NOW)
-    write(api, replace(TOLD, count=3), "webhook-1", NOW)
+    write(api, replace(TOLD, count=3), Source(instance="webhook-1"), NOW)
     assert api.counts == [204]
 
 
@@ -178,7 +178,7 @@ def test_an_event_that_expires_in_between_is_created_anew() -> None:
     """The name was taken, then it is not there to be read."""
     api = FakeEvents()
     api.failure = AlreadyExists("POST", 409, "AlreadyExists", "")
-    write(api, replace(TOLD, count=7), "webhook-1", NOW)
+    write(api, replace(TOLD, count=7), Source(instance="webhook-1"), NOW)
     assert api.counts == [7]
 
 
