@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from cli.main import main
 from cli.run import Installed, running
 from kube.client import connect
+from kube.configmaps import read_outages
 from kube.membership import PATH as LEASES
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
@@ -140,3 +142,27 @@ def unschedulable(world: World, app: str) -> int:
         for pod in world.pods(app)
         for condition in pod["status"].get("conditions", [])
     )
+
+
+def test_a_pause_is_noted_beside_the_outages(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is shown by status, leaves the outages as they are, and goes with resume."""
+    world, _ = scene
+    outage(world, "set", "--for", "10m")
+    known, _ = read_outages(world.client)
+    access = ("--kubeconfig", str(world.kubeconfig))
+
+    def shown() -> Any:
+        capsys.readouterr()
+        main(["status", "-o", "json", *access])
+        return json.loads(capsys.readouterr().out)["paused"]
+
+    assert shown() is None
+    assert main(["pause", "--for", "10m", "--reason", "a test", *access]) == 0
+    paused = shown()
+    assert (paused["until"] - paused["since"], paused["reason"]) == (pytest.approx(600), "a test")
+    outage(world, "list")
+    assert capsys.readouterr().out.startswith("Paused since 20")
+    assert main(["resume", *access]) == 0
+    assert shown() is None
+    assert read_outages(world.client)[0] == known
+    outage(world, "clear")
