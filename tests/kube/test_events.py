@@ -169,7 +169,7 @@ def test_a_second_write_raises_the_count() -> None:
     """Also that of an Event which another replica, or this one before a restart, has written."""
     api = FakeEvents()
     write(api, TOLD, Source(instance="webhook-1"), NOW)
-    write(api, replace(TOLD, count=200), "webhook-2", NOW)
+    write(api, replace(TOLD, count=200), Source(instance="webhook-2"), NOW)
     write(api, replace(TOLD, count=3), Source(instance="webhook-1"), NOW)
     assert api.counts == [204]
 
