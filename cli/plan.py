@@ -18,7 +18,7 @@ from cli import access
 from cli.configuration import configuration_for_reading
 from kube.client import Client
 from kube.configmaps import read_outages, read_pause
-from kube.resources import SIGNS
+from kube.resources import DELETED_NODES, NOMINATIONS, SCALE_UPS
 from kube.snapshot import read_all, read_snapshot
 from localcluster.errors import ClusterError
 from placement import names
@@ -105,7 +105,7 @@ def take_picture(client: Client, config: Path | None) -> Picture:
     return Picture(
         read_snapshot(client),
         configuration_for_reading(config, client),
-        tuple(sign for resource in SIGNS for sign in read_all(client, resource)),
+        tuple(sign for resource in (DELETED_NODES, SCALE_UPS, NOMINATIONS) for sign in read_all(client, resource)),
         read_outages(client)[0],
         standing(read_pause(client), now),
         now,

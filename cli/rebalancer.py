@@ -53,7 +53,9 @@ FOLLOWED: tuple[Resource[Any], ...] = (
     resources.STATEFUL_SETS,
     resources.BUDGETS,
     resources.QUOTAS,
-    *resources.SIGNS,
+    resources.DELETED_NODES,
+    resources.SCALE_UPS,
+    resources.NOMINATIONS,
 )
 
 

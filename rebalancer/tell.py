@@ -54,9 +54,9 @@ class Teller:
             if each.outcome is Outcome.DONE and each.action.workload is not None and each.action.how in _SENTENCES:
                 self._tell(each.action.workload, names.EVENT_MOVED, sentence(each.action), is_warning=False)
         standing = {_key(each): each for each in made.skipped if each.blocked not in _PASSING}
-        for key, each in standing.items():
+        for key, skipped in standing.items():
             if key not in self._standing:
-                self._tell(each.workload, names.EVENT_BLOCKED, f"Not moved ({each.why}): {each.blocked}")
+                self._tell(skipped.workload, names.EVENT_BLOCKED, f"Not moved ({skipped.why}): {skipped.blocked}")
         self._standing = frozenset(standing)
 
 

@@ -144,7 +144,7 @@ def test_a_lone_replica_on_the_wrong_class_is_moved_and_serves_all_the_while(sce
 
 def test_all_spot_lost_and_back(scene: Scene) -> None:
     """Ten workloads of different policies: each serves again after its pods' own start; back on spot, never one less."""
-    policies = {
+    policies: dict[str, tuple[int, dict[str, str], dict[str, Any]]] = {
         "plain": (10, {}, {}),
         "half": (8, {names.SPOT_RATIO: "50%"}, {}),
         "all": (6, {names.SPOT_RATIO: "100%", names.MIN_ON_DEMAND: "0"}, {}),
