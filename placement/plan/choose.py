@@ -12,7 +12,7 @@ from placement.outage import Outage, Outages, Shape, reachable
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, shape_of
 from placement.plan.group import Ground, Member, Released, Site, former_slot, own_terms, undone
-from placement.plan.lost import BY, Lost, burials, outages_of_loss
+from placement.plan.lost import BY, Lost, burials, outages_of_loss, replaced_on
 from placement.plan.room import Room, Used
 from placement.selector import matches
 
@@ -82,24 +82,28 @@ class _Chooser:
             self._count_under_way(each)
         failing = sum(any(_is_undone(member.pod, scene.now) for member in each.members) for each in scene.assessments)
         self._is_failing = failing >= BREAKER_WORKLOADS
+        self._noting = {each.group.workload.uid for each in scene.assessments if each.notes}
 
     def plan(self) -> Plan:
         scene = self._scene
         buried = burials(scene.assessments, scene.lost)
-        outages = list(outages_of_loss(buried, self._room, scene.outages, self._zones, scene.now))
+        wishes = sorted((wish for each in scene.assessments for wish in each.wishes), key=_importance)
+        urgent = self._moved(wish for wish in wishes if wish.why is Why.LEAVING)
+        replacements = replaced_on(buried, urgent)
+        outages = list(outages_of_loss(replacements, self._room, scene.outages, self._zones, scene.now))
         replaced = list(self._stuck(outages))
         sweeps = sorted((action for each in scene.assessments for action in each.sweeps), key=_turn)
         notes = [action for each in scene.assessments for action in each.notes]
-        wishes = sorted((wish for each in scene.assessments for wish in each.wishes), key=_importance)
-        moves = [action for wish in wishes if (action := self._move(wish)) is not None]
+        rest = self._moved(wish for wish in wishes if wish.why is not Why.LEAVING)
         workloads = {each.group.workload.uid: each.group.workload for each in scene.assessments}
         skipped = tuple(
             Skipped(workloads[uid], why, blocked, count) for (uid, why, blocked), count in self._skipped.items()
         )
-        urgent = [action for action in moves if action.why is Why.LEAVING]
-        rest = [action for action in moves if action.why is not Why.LEAVING]
         actions = (*buried, *urgent, *sweeps, *notes, *replaced, *rest)
         return Plan(tuple(_distinct(outages)), tuple(self._ended(outages)), actions, skipped)
+
+    def _moved(self, wishes: Iterable[Wish]) -> list[Action]:
+        return [action for wish in wishes if (action := self._move(wish)) is not None]
 
     def _count_under_way(self, each: Assessment) -> None:
         workload = each.group.workload
@@ -194,6 +198,8 @@ class _Chooser:
         """What stops this move now, though nothing about its workload does."""
         if wish.member.pod.decision_id is None:
             return Blocked.UNSETTLED  # it is adopted first: a released pod's decision tells whose it was
+        if wish.group.workload.uid in self._noting and not wish.why.is_urgent:
+            return Blocked.UNSETTLED  # a replacement takes a free slot: webhooks must have read which are
         quota = self._no_quota(wish)
         if quota or wish.why is Why.LEAVING:
             return quota

@@ -68,14 +68,23 @@ def is_replaced_fast(group: Group) -> bool:
     return (group.policy.replace_lost_pods or default) == "fast" and not group.workload.rollout.recreate
 
 
+def replaced_on(buried: Iterable[Action], leaving: Iterable[Action]) -> Iterator[tuple[Class, Pod]]:
+    """The class that each replacement will ask for. On-demand that leaves is waited for as ever: more may come."""
+    yield from ((action.origin, action.pod) for action in buried if action.origin is not None)
+    yield from ((action.to, action.pod) for action in leaving if action.to is Class.SPOT)
+
+
 def outages_of_loss(
-    buried: Iterable[Action], room: Room, outages: Outages, zones: Mapping[Class, frozenset[str]], now: float
+    replaced: Iterable[tuple[Class, Pod]],
+    room: Room,
+    outages: Outages,
+    zones: Mapping[Class, frozenset[str]],
+    now: float,
 ) -> Iterator[Outage]:
-    """Classes that have no room left for what was lost with their nodes; noted once."""
+    """Classes that have no room left for what was lost, or will be, with their nodes; noted once."""
     lost: dict[Class, list[Pod]] = {}
-    for action in buried:
-        if action.origin is not None:
-            lost.setdefault(action.origin, []).append(action.pod)
+    for of, pod in replaced:
+        lost.setdefault(of, []).append(pod)
     for of, pods in lost.items():
         left_out = shortage(pods, room, of)
         if left_out is None:

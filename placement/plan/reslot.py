@@ -3,7 +3,9 @@
 Slots of one class are interchangeable, and rewriting one costs an annotation. So a changed ratio costs only the
 difference of the two mixes in moves. Example: ten pods at 70 % hold slots 0…9, seven of them spot. At 30 % the slots
 0 1 2 3 4 5 6 7 8 9 are O O O S O O S O O S: three spot pods take 3, 6 and 9, three on-demand pods keep theirs or take
-the lowest free one of their class, and four spot pods are left for on-demand slots: those four are moved.
+the lowest free one of their class, and four spot pods are left for on-demand slots: those four are moved. They are
+those of the fullest pools (of 3, 2 and 2 in pools a, b and c two of a, one of b, one of c), so that what stays is
+spread already.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ def reslotted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[st
     kept = _kept(members, classes)
     if len(kept) == len(members):
         return kept
+    surplus = _surplus(members, classes)
+    fitting = [member for member in members if member.pod.uid not in surplus]
+    kept = _kept(fitting, classes)
     taken = set(kept.values())
     free = [slot for slot in range(limit) if slot not in taken]
-    crowds = Counter(member.pool for member in members)
-    left = [member for member in members if member.pod.uid not in kept]
-    left.sort(key=lambda member: (not member.pod.ready, crowds[member.pool], member.pod.created, member.pod.name))
-    misfits = []
+    misfits = [member for member in members if member.pod.uid in surplus]
+    left = [member for member in fitting if member.pod.uid not in kept]
+    left.sort(key=lambda member: (member.of is None, not member.pod.ready, member.pod.created, member.pod.name))
     for member in left:
         slot = next((slot for slot in free if classes[slot] is member.of), None)
         if slot is None:
@@ -36,12 +40,51 @@ def reslotted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[st
         else:
             kept[member.pod.uid] = slot
             free.remove(slot)
+    return {**kept, **_seated(misfits, free)}
+
+
+def _seated(misfits: Sequence[Member], free: list[int]) -> dict[str, int]:
+    """Who holds one of the slots that are left keeps it; the others take the lowest."""
+    seats: dict[str, int] = {}
     for member in misfits:
-        slot = member.slot if member.slot in free else free[0]
-        assert slot is not None
-        kept[member.pod.uid] = slot
-        free.remove(slot)
-    return kept
+        if member.slot is not None and member.slot in free:
+            seats[member.pod.uid] = member.slot
+            free.remove(member.slot)
+    others = (member for member in misfits if member.pod.uid not in seats)
+    return {**seats, **{member.pod.uid: slot for member, slot in zip(others, free, strict=False)}}
+
+
+def _surplus(members: Sequence[Member], classes: Sequence[Class]) -> set[str]:
+    """Pods that are more than the slots of their class: from the fullest pools, those first that hold no slot of it."""
+    found: set[str] = set()
+    for of in Class:
+        own = [member for member in members if member.of is of]
+        too_many = len(own) - classes.count(of)
+        if too_many > 0:
+            found.update(member.pod.uid for member in _from_the_fullest(own, classes)[:too_many])
+    return found
+
+
+def _from_the_fullest(own: Sequence[Member], classes: Sequence[Class]) -> list[Member]:
+    """One of the fullest pool each time. Who was chosen before, and holds a slot of the other class, comes first.
+
+    Pods without a node come last: there is nothing that they could be moved off.
+    """
+    pools: dict[Pool | None, list[Member]] = {}
+    for member in sorted(own, key=lambda member: (_holds_its_class(member, classes), -(member.slot or 0))):
+        pools.setdefault(member.pool, []).append(member)
+    waiting = pools.pop(None, [])
+    chosen = []
+    while pools:
+        fullest = max(pools, key=lambda at: (len(pools[at]), not _holds_its_class(pools[at][0], classes), str(at)))
+        chosen.append(pools[fullest].pop(0))
+        if not pools[fullest]:
+            del pools[fullest]
+    return [*chosen, *waiting]
+
+
+def _holds_its_class(member: Member, classes: Sequence[Class]) -> bool:
+    return member.slot is not None and member.slot < len(classes) and classes[member.slot] is member.of
 
 
 def _kept(members: Sequence[Member], classes: Sequence[Class]) -> dict[str, int]:

@@ -1,0 +1,1 @@
+"""The rebalancer, on a simulated cluster with a clock of its own."""

@@ -1,0 +1,356 @@
+"""The real rebalancer on a simulated cluster, with a witness that holds it to the rules (design §8)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor as Pool
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from placement import names
+from placement.model import NOTHING, Class, Key, Pod, ReplicaSet, Workload
+from placement.outage import Outage, ended, noted
+from placement.outcome import Outcome
+from placement.plan.actions import How, Plan
+from placement.plan.group import former_owner, former_slot, moved
+from placement.policy import Policy, resolve
+from placement.slots import Mix
+from rebalancer.board import Board
+from rebalancer.executor import Done, Executor
+from rebalancer.loop import Loop, Watched
+from tests.rebalancer.simulation import Cluster, Feed, is_serving
+
+
+class Here(Pool):
+    """A pool that does the work at once."""
+
+    def map(self, fn: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:  # type: ignore[override]
+        return iter([fn(*each) for each in zip(*iterables, strict=True)])
+
+
+class Killed(Exception):
+    """The process was ended, there and then."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """What the rebalancer did, and what came of it."""
+
+    at: float
+    verb: str  # annotate, release, undo, finish, evict, replace, bury, note, end
+    pod: Pod | None
+    outcome: Outcome
+
+
+@dataclass
+class Fault:
+    """Ends the process before or after the n-th write."""
+
+    at: int
+    after: bool = False
+    seen: int = 0
+
+    def strike(self, is_after: bool) -> None:
+        self.seen += not is_after
+        if self.seen == self.at and self.after == is_after:
+            self.at = -1
+            raise Killed
+
+
+class Rebalancer:
+    """A rebalancer process: it can be killed and started anew, and remembers nothing then."""
+
+    def __init__(self, cluster: Cluster, lag_seconds: float = 0.0, fault: Fault | None = None) -> None:
+        self.cluster = cluster
+        self.lag_seconds = lag_seconds
+        self.fault = fault or Fault(-1)
+        self.is_paused = False
+        self.is_alive = True
+        self.deaths = 0
+        self.writes: list[Write] = []
+        self.violations: list[str] = []
+        self.plan: Plan | None = None
+        self.passes: list[tuple[float, Plan, Sequence[Done]]] = []
+        self._evicted: set[str] = set()
+        self._moved_from: dict[str, tuple[Class, float, Policy]] = {}
+        self.start()
+        cluster.actors.append(self.act)
+
+    def start(self) -> None:
+        cluster = self.cluster
+        if self.deaths:
+            cluster.feeds.remove(self.feed)
+        self.board = Board(cluster.configuration)
+        self.feed = Feed(self.board.observe, lambda: self.lag_seconds * cluster.random.random())
+        self.feed.relist(cluster.objects)
+        cluster.feeds.append(self.feed)
+        executor = Executor(
+            self, self, Here(), is_leading=lambda: self.is_alive, current=self.feed.stores["pods"].get
+        )
+        watched = Watched(
+            is_current=lambda: True,
+            is_leading=lambda: self.is_alive,
+            outages=lambda: cluster.outages,
+            is_paused=lambda _now: self.is_paused,
+            now=lambda: cluster.now,
+            timer=lambda: cluster.now,
+        )
+        self.loop = Loop(self.board, executor, watched, self._tell)
+
+    def kill(self) -> None:
+        """And another one takes over."""
+        self.deaths += 1
+        self.start()
+
+    def act(self) -> None:
+        if not self.is_alive:
+            return
+        try:
+            self.plan = self.loop.once()
+        except Killed:
+            self.kill()
+
+    def _tell(self, plan: Plan, done: Sequence[Done], *_seconds: float) -> None:
+        if done or plan.outages or plan.ended:
+            self.passes.append((self.cluster.now, plan, done))
+
+    # --- Writer ------------------------------------------------------------------------------------------------------
+
+    def annotate(
+        self,
+        key: Key,
+        uid: str,
+        annotations: dict[str, str | None],
+        labels: dict[str, str | None] = NOTHING,  # type: ignore[assignment]
+    ) -> Outcome:
+        pod = self.cluster.pod(key, uid)
+        verb = "annotate"
+        if names.RELEASED in annotations:
+            verb = "release" if annotations[names.RELEASED] else "undo"
+        with_fault = self._guarded(verb, pod)
+        if pod is None:
+            return with_fault(Outcome.GONE)
+        if verb == "release":
+            self._check_release(pod)
+        changed = replace(pod, annotations=_patched(pod.annotations, annotations), labels=_patched(pod.labels, labels))
+        self.cluster.put(changed)
+        before = moved(changed)
+        if names.MOVED in annotations and before is not None:
+            workload = self._workload_of(pod)
+            self._moved_from[uid] = (Class(before.origin), self.cluster.now, self._policy(workload))
+        return with_fault(Outcome.DONE)
+
+    def evict(self, key: Key, uid: str) -> Outcome:
+        pod = self.cluster.pod(key, uid)
+        verb = "evict"
+        if pod is not None and names.RELEASED in pod.annotations:
+            verb = "finish"
+        elif pod is not None and not pod.node:
+            verb = "replace"
+        with_fault = self._guarded(verb, pod)
+        if pod is None:
+            return with_fault(Outcome.GONE)
+        self._check_eviction(pod, verb)
+        refused = self.cluster.evict(pod)
+        if not refused:
+            self._evicted.add(uid)
+        return with_fault({"": Outcome.DONE, "429": Outcome.BLOCKED, "500": Outcome.IMPOSSIBLE}[refused])
+
+    def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
+        raise AssertionError("nothing is deleted but by eviction or burial")
+
+    def fail_lost(self, key: Key, uid: str, why: str) -> Outcome:
+        pod = self.cluster.pod(key, uid)
+        with_fault = self._guarded("bury", pod)
+        if pod is None:
+            return with_fault(Outcome.GONE)
+        if pod.node in self.cluster.nodes:
+            return with_fault(Outcome.BUSY)
+        self.cluster.delete_pod(pod, 0)
+        return with_fault(Outcome.DONE)
+
+    def _guarded(self, verb: str, pod: Pod | None) -> Callable[[Outcome], Outcome]:
+        self.fault.strike(is_after=False)
+
+        def done(outcome: Outcome) -> Outcome:
+            self.writes.append(Write(self.cluster.now, verb, pod, outcome))
+            self.fault.strike(is_after=True)
+            return outcome
+
+        return done
+
+    # --- Notebook ----------------------------------------------------------------------------------------------------
+
+    def note(self, outages: Sequence[Outage]) -> None:
+        done = self._guarded("note", None)
+        for outage in outages:
+            self.cluster.outages = noted(self.cluster.outages, outage, self.cluster.now)
+        done(Outcome.DONE)
+
+    def end(self, outages: Sequence[Outage]) -> None:
+        done = self._guarded("end", None)
+        self.cluster.outages = ended(self.cluster.outages, outages, self.cluster.now)
+        done(Outcome.DONE)
+
+    # --- the rules ---------------------------------------------------------------------------------------------------
+
+    def count(self, *verbs: str) -> int:
+        return sum(write.verb in verbs and write.outcome is Outcome.DONE for write in self.writes)
+
+    def _violated(self, text: str) -> None:
+        self.violations.append(f"{self.cluster.now - 1_750_000_000:.0f} s: {text}")
+
+    def _check_release(self, pod: Pod) -> None:
+        """No pod goes back where it came from within the cool-down; leaving nodes are left all the same."""
+        before = self._moved_from.get(pod.uid)
+        node = self.cluster.nodes.get(pod.node)
+        workload = self._workload_of(pod)
+        if before is None or node is None or workload is None:
+            return
+        if node.is_leaving(self.cluster.configuration.leaving_taints):
+            return
+        origin, at, policy = before
+        slot = former_slot(pod)
+        to = self._policy(workload).slots.class_of(slot) if slot is not None else None
+        cool_down = self.cluster.configuration.moves.cool_down.total_seconds()
+        if to is origin and policy == self._policy(workload) and self.cluster.now < at + cool_down - 1:
+            self._violated(f"{pod.name} goes back to {to} within the cool-down")
+
+    def _check_eviction(self, pod: Pod, verb: str) -> None:
+        if pod.uid in self._evicted:
+            self._violated(f"{pod.name} is evicted twice")
+        picture = self._picture()
+        seen = picture.get(pod.key)
+        if seen is None or not is_serving(seen, self.cluster.nodes):
+            return
+        workload = self._workload_of(pod)
+        if workload is None:
+            return
+        if verb == "finish":
+            self._check_finish(pod, workload, picture)
+        else:
+            self._check_proof(pod, workload, picture)
+        self._check_floor(pod, workload, picture)
+
+    def _check_finish(self, pod: Pod, workload: Workload, picture: dict[Key, Pod]) -> None:
+        """The replacement serves: as far as was known."""
+        owner = self._former_set(pod)
+        if owner is None or not owner.replicas:
+            return
+        nodes = self.cluster.nodes
+        own = [each for each in picture.values() if each.owner is not None and each.owner.uid == owner.uid]
+        ready = [each for each in own if each.is_live and is_serving(each, nodes)]
+        if not any(each.slot == former_slot(pod) for each in ready) and len(ready) < owner.replicas:
+            self._violated(f"{pod.name} of {workload.name} is evicted before its replacement serves")
+
+    def _check_proof(self, pod: Pod, workload: Workload, picture: dict[Key, Pod]) -> None:
+        """All its siblings serve, and a node of the other class has room for it."""
+        nodes, of = self.cluster.nodes, self.cluster.class_of(pod)
+        siblings = [each for each in picture.values() if each.owner is not None and each.owner == pod.owner]
+        if not all(is_serving(each, nodes) for each in siblings) or len(siblings) < workload.replicas:
+            self._violated(f"{pod.name} is evicted while a sibling does not serve")
+        used: Counter[str] = Counter()
+        for each in self.cluster.pods:
+            used[each.node] += each.needs.requests.get("cpu", 0)
+        classes = self.cluster.configuration.classes
+        places = [
+            node
+            for node in nodes.values()
+            if (classes.of_node(node.labels) or Class.ON_DEMAND) is not of
+            and node.allocatable["cpu"] - used[node.name] >= pod.needs.requests.get("cpu", 0)
+        ]
+        if not places and self.lag_seconds == 0:
+            self._violated(f"{pod.name} is evicted without a place for its replacement")
+
+    def _check_floor(self, pod: Pod, workload: Workload, picture: dict[Key, Pod]) -> None:
+        if self.cluster.class_of(pod) is not Class.ON_DEMAND or self.cluster.nodes[pod.node].unschedulable:
+            return
+        owner = self._former_set(pod)
+        replicas = owner.replicas if owner is not None else workload.replicas
+        slots = self._policy(workload).slots
+        nodes = self.cluster.nodes
+        left = [
+            each
+            for each in picture.values()
+            if each.namespace == pod.namespace and each.labels["app"] == pod.labels["app"] and each.uid != pod.uid
+        ]
+        serving = sum(is_serving(each, nodes) and self.cluster.class_of(each) is Class.ON_DEMAND for each in left)
+        if serving < min(slots.floor, slots.mix(replicas).on_demand):
+            self._violated(f"{pod.name}: {workload.name} falls below its on-demand floor")
+
+    def _picture(self) -> dict[Key, Pod]:
+        return {pod.key: pod for pod in self.feed.stores["pods"].values()}
+
+    def _former_set(self, pod: Pod) -> ReplicaSet | None:
+        uid = former_owner(pod)
+        return next((each for each in self.cluster.objects["replica_sets"].values() if each.uid == uid), None)
+
+    def _workload_of(self, pod: Pod) -> Workload | None:
+        key = Key(pod.namespace, pod.labels["app"])
+        found = self.cluster.objects["deployments"].get(key) or self.cluster.objects["stateful_sets"].get(key)
+        assert found is None or isinstance(found, Workload)
+        return found
+
+    def _policy(self, workload: Workload | None) -> Policy:
+        if workload is None:
+            return Policy()
+        namespace = self.cluster.objects["namespaces"][Key("", workload.namespace)]
+        return resolve(workload.annotations, namespace.annotations, self.cluster.configuration.defaults)[0]
+
+    # --- what tests ask ----------------------------------------------------------------------------------------------
+
+    def wanted(self, workload: Workload) -> Mix:
+        return self._policy(self.cluster.again(workload)).slots.mix(self.cluster.again(workload).replicas)
+
+    def actual(self, workload: Workload) -> Mix:
+        return mix_of(self.cluster, workload)
+
+    def is_exact(self, workload: Workload) -> bool:
+        """The mix is, each slot is held once, and nothing is under way."""
+        pods = self.cluster.pods_of(workload)
+        slots = sorted(int(pod.annotations.get(names.SLOT, "-1")) for pod in pods)
+        return self.actual(workload) == self.wanted(workload) and slots == list(
+            range(self.cluster.again(workload).replicas)
+        )
+
+    @property
+    def skipped(self) -> set[str]:
+        return {str(each.blocked) for each in self.plan.skipped} if self.plan is not None else set()
+
+    def is_calm(self) -> bool:
+        return self.plan is not None and not (self.plan.actions or self.plan.outages or self.plan.ended)
+
+
+def mix_of(cluster: Cluster, workload: Workload) -> Mix:
+    found = (cluster.class_of(pod) for pod in cluster.serving(workload))
+    return Mix.of(of for of in found if of is not None)
+
+
+def _patched(old: Any, changes: Any) -> dict[str, str]:
+    patched = {**old, **changes}
+    return {key: value for key, value in patched.items() if value is not None}
+
+
+@dataclass
+class Watcher:
+    """Counts serving replicas all the time. `low` is the least that each workload had since `begin`."""
+
+    cluster: Cluster
+    low: dict[str, int] = field(default_factory=dict)
+    nodes_of: dict[str, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cluster.watchers.append(self.look)
+
+    def begin(self) -> None:
+        self.low = {}
+
+    def look(self) -> None:
+        for workload in self.cluster.workloads:
+            serving = len(self.cluster.serving(workload))
+            self.low[workload.name] = min(serving, self.low.get(workload.name, serving))
+
+
+def hows(plan: Plan) -> Counter[How]:
+    return Counter(action.how for action in plan.actions)

@@ -1,0 +1,242 @@
+"""How pods of a simulated cluster come to be: admission by the code that the webhook runs, and a plain scheduler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from placement import names
+from placement.decide import Decision, Preference, Revision, Surroundings, decide, pool_order
+from placement.model import (
+    Class,
+    HardSpread,
+    Needs,
+    Node,
+    NodeRequirement,
+    NodeTerm,
+    Pod,
+    ReplicaSet,
+    Toleration,
+    Workload,
+)
+from placement.outage import Shape, reachable
+from placement.patch import placed_pod
+from placement.policy import resolve
+from tests.rebalancer.simulation import Cluster, Facts, Making, owner_of
+
+UNSCHEDULABLE = "0/{} nodes are available: no node has room, is tolerated and matches"
+
+
+def create_pod(cluster: Cluster, creator: ReplicaSet | Workload, workload: Workload, name: str) -> bool:
+    """What a controller asks for; False where the namespace's quota refuses it."""
+    making = cluster.makings[workload.uid]
+    if not cluster.has_quota(workload.namespace, making.needs):
+        return False
+    labels = dict(creator.template.labels)
+    if isinstance(creator, Workload):
+        labels[names.CONTROLLER_REVISION_HASH] = f"r{making.revision}"
+    pod = Pod(
+        workload.namespace,
+        name,
+        cluster.new_id("uid"),
+        owner_of(creator),
+        labels,
+        dict(making.annotations),
+        required_terms=making.own_terms,
+        needs=making.needs,
+        created=cluster.now,
+        changed=cluster.now,
+    )
+    facts = Facts(start_seconds=making.start_seconds)
+    if cluster.webhook_is_up:
+        pod, facts = _admitted(cluster, pod, facts, creator, workload, making)
+    cluster.facts[pod.uid] = facts
+    cluster.put(pod)
+    return True
+
+
+# --- admission -------------------------------------------------------------------------------------------------------
+
+
+def _admitted(
+    cluster: Cluster, pod: Pod, facts: Facts, creator: ReplicaSet | Workload, workload: Workload, making: Making
+) -> tuple[Pod, Facts]:
+    namespace = cluster.objects["namespaces"][_cluster_wide(workload.namespace)]
+    if not namespace.is_opted_in or workload.is_opted_out:
+        return pod, facts
+    configuration = cluster.configuration
+    limits = configuration.limits_of(namespace.labels)
+    policy, _ = resolve(workload.annotations, namespace.annotations, configuration.defaults, limits)
+    revision = Revision(creator.uid, workload, policy, creator.replicas, creator.selector, creator.template)
+    identity = cluster.new_id("decision")
+    slot: int | None
+    if isinstance(creator, Workload):
+        slot = max(0, int(pod.name.rpartition("-")[2]) - workload.first_ordinal)
+    else:
+        slot = cluster.ledger.take(creator.uid, identity, policy.slots, creator.replicas, _seen_class(cluster))
+    assert slot is not None
+    terms = _own_terms(making)
+    decision = decide(identity, slot, revision, terms, _surroundings(cluster, terms, making.needs))
+    raw: dict[str, Any] = {"metadata": {"labels": pod.labels, "annotations": pod.annotations}, "spec": {}}
+    metadata = placed_pod(raw, decision)["metadata"]
+    placed = replace(
+        pod,
+        labels=metadata.get("labels") or {},
+        annotations=metadata["annotations"],
+        required_terms=_required(making.own_terms, decision),
+        needs=_with_decision(making.needs, decision),
+    )
+    return placed, replace(facts, preferred=decision.preferred, is_soft=decision.soft)
+
+
+def _cluster_wide(name: str) -> Any:
+    from placement.model import Key
+
+    return Key("", name)
+
+
+def _seen_class(cluster: Cluster) -> Any:
+    nodes = cluster.webhook.stores["nodes"]
+
+    def class_of(pod: Pod) -> Class | None:
+        node = nodes.get(_cluster_wide(pod.node))
+        return cluster.configuration.classes.of_pod(pod, None if node is None else node.labels)
+
+    return class_of
+
+
+def _own_terms(making: Making) -> tuple[NodeTerm, ...]:
+    selector = tuple(NodeRequirement(key, "In", (value,)) for key, value in making.needs.node_selector.items())
+    if not making.own_terms:
+        return (selector,) if selector else ()
+    return tuple(selector + term for term in making.own_terms)
+
+
+def _required(own: tuple[NodeTerm, ...], decision: Decision) -> tuple[NodeTerm, ...]:
+    if not decision.required:
+        return own
+    return tuple(term + ours for term in own or ((),) for ours in decision.required)
+
+
+def _with_decision(needs: Needs, decision: Decision) -> Needs:
+    added = tuple(
+        Toleration(each["key"], each.get("operator", "Equal"), each.get("value", "")) for each in decision.tolerations
+    )
+    hard = tuple(
+        HardSpread(each["topologyKey"], each["maxSkew"], each["labelSelector"])
+        for each in decision.spread
+        if each["whenUnsatisfiable"] == "DoNotSchedule"
+    )
+    return replace(needs, tolerations=needs.tolerations + added, hard_spread=needs.hard_spread + hard)
+
+
+def _surroundings(cluster: Cluster, own_terms: tuple[NodeTerm, ...], needs: Needs) -> Surroundings:
+    """As webhook/admission.py sees them."""
+    configuration, outages, now = cluster.configuration, cluster.outages, cluster.now
+    classes = configuration.classes
+    targets = [node for node in cluster.nodes.values() if node.ready and not node.is_leaving(configuration.leaving_taints)]
+    of = {node.name: classes.of_node(node.labels) or Class.ON_DEMAND for node in targets}
+    pools = pool_order({node.pool for node in targets if of[node.name] is Class.SPOT})
+    zones = {
+        each: reachable(frozenset(node.pool.zone for node in targets if of[node.name] is each), own_terms)
+        for each in Class
+    }
+    asked = Shape(needs.requests.get("cpu", 0), needs.requests.get("memory", 0) // 1024**2)
+    out = frozenset(each for each in Class if outages.stands(each, zones[each], asked, now))
+    left = outages.zones_left(Class.SPOT, zones[Class.SPOT], asked, now)
+    pools = tuple(pool for pool in pools if pool.zone in left) or pools
+    return Surroundings(configuration, pools, out=out, node_classes=of)
+
+
+# --- the scheduler ---------------------------------------------------------------------------------------------------
+
+
+class Occupancy:
+    """What is taken of each node, and by whose pods."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.nodes = cluster.nodes
+        self.used: dict[str, Counter[str]] = {name: Counter() for name in self.nodes}
+        self.siblings: dict[str, Counter[str]] = {}
+        for pod in cluster.pods:
+            if pod.node in self.used and pod.phase not in ("Failed", "Succeeded"):
+                self.add(pod, pod.node)
+
+    def add(self, pod: Pod, node: str) -> None:
+        self.used[node].update({**pod.needs.requests, "pods": 1})
+        if pod.owner is not None:
+            self.siblings.setdefault(pod.owner.uid, Counter())[node] += 1
+
+    def has_room(self, pod: Pod, node: Node) -> bool:
+        used = self.used[node.name]
+        asked = {**pod.needs.requests, "pods": 1}
+        return all(used[key] + amount <= node.allocatable.get(key, 0) for key, amount in asked.items())
+
+    def by(self, pod: Pod, key: str) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for name, number in self.siblings.get(pod.owner.uid if pod.owner else "", Counter()).items():
+            found[self.nodes[name].labels.get(key, "")] += number
+        return found
+
+
+def schedule(cluster: Cluster) -> None:
+    waiting = [pod for pod in cluster.pods if not pod.node and not pod.terminating]
+    if not waiting:
+        return
+    occupancy = Occupancy(cluster)
+    for pod in sorted(waiting, key=lambda each: (each.created, each.uid)):
+        fitting = [node for node in cluster.nodes.values() if _fits(pod, node, occupancy)]
+        fitting = _evenly(pod, fitting, occupancy)
+        if not fitting:
+            if not pod.unschedulable:
+                text = UNSCHEDULABLE.format(len(cluster.nodes))
+                cluster.put(replace(pod, unschedulable=text, changed=cluster.now))
+            continue
+        facts = cluster.facts[pod.uid]
+        scores = {node.name: _score(pod, node, occupancy, facts) + cluster.random.random() / 100 for node in fitting}
+        chosen = max(scores, key=lambda name: scores[name])
+        occupancy.add(pod, chosen)
+        facts.ready_at = cluster.now + facts.start_seconds
+        cluster.put(replace(pod, node=chosen, unschedulable="", changed=cluster.now))
+
+
+def _fits(pod: Pod, node: Node, occupancy: Occupancy) -> bool:
+    if not node.ready or node.unschedulable or node.deleting:
+        return False
+    if any(not any(each.tolerates(taint) for each in pod.needs.tolerations) for taint in node.taints):
+        return False
+    if any(node.labels.get(key) != value for key, value in pod.needs.node_selector.items()):
+        return False
+    if pod.required_terms and not any(_holds(term, node.labels) for term in pod.required_terms):
+        return False
+    return occupancy.has_room(pod, node)
+
+
+def _holds(term: NodeTerm, labels: Mapping[str, str]) -> bool:
+    return all(each.allows(labels.get(each.key)) for each in term)
+
+
+def _evenly(pod: Pod, fitting: Sequence[Node], occupancy: Occupancy) -> list[Node]:
+    """Those that keep within the skew of hard constraints."""
+    for rule in pod.needs.hard_spread:
+        counts = occupancy.by(pod, rule.topology_key)
+        domains = {node.labels.get(rule.topology_key, "") for node in occupancy.nodes.values() if node in fitting}
+        least = min((counts[domain] for domain in domains), default=0)
+        fitting = [n for n in fitting if counts[n.labels.get(rule.topology_key, "")] + 1 - least <= rule.max_skew]
+    return list(fitting)
+
+
+def _score(pod: Pod, node: Node, occupancy: Occupancy, facts: Facts) -> float:
+    """Preferences first, then few siblings on the host and in the zone, then much that is free."""
+    preferred = sum(each.weight for each in facts.preferred if _holds(each.term, node.labels))
+    most = sum(each.weight for each in facts.preferred) or 1
+    hosts, zones = occupancy.by(pod, names.HOSTNAME), occupancy.by(pod, names.ZONE)
+    crowd = hosts[node.name] / max(1, *hosts.values(), 1) + zones[node.pool.zone] / max(1, *zones.values(), 1)
+    free = 1 - occupancy.used[node.name]["cpu"] / max(1, node.allocatable["cpu"])
+    return 2 * preferred / most - crowd * (0.1 if facts.is_soft else 1.0) + free
+
+
+def preference_of(pod: Pod, cluster: Cluster) -> tuple[Preference, ...]:
+    return cluster.facts[pod.uid].preferred
