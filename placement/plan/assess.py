@@ -321,35 +321,29 @@ def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
 
 
 def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, Class]]:
-    """Spot pods above the headroom in one pool, where another pool has two fewer: as many as even the two out.
+    """Spot pods above what one pool may hold, where another pool has two fewer.
 
-    Where there are too few pools to keep each within the headroom, a quarter above the even share is let be:
-    nothing makes such a workload survive the loss of a pool, and only what is far from even is worth a move. A replacement prefers the pool of its slot, so those go whose slot prefers another pool; no other move would help.
-    While moves are under way or pods wait for a node, nobody knows yet how full the pools will be.
+    A pool may hold the headroom. Where there are too few pools for that, moves cannot make the workload survive; then
+    it may hold twice its share. Example: 12 spot pods on 4 pools, headroom 3: a pool with 5 gives 2 away. Headroom 1:
+    a pool with 5 gives none away, one with 8 gives 2.
+
+    A replacement prefers the pool of its slot, so those go whose slot prefers another pool; no other move would help.
     """
-    group, slots = found.group, found.group.policy.slots
-    if any(cohort.released for cohort in group.cohorts) or any(not member.pod.node for member in found.members):
-        return
-    crowds = crowds_of([member for member in found.members if _is_in_place(member, slots)])
+    crowds = crowds_of(found.members)
     for pool in ground.spot_pools:
         crowds.setdefault(pool, 0)
     if len(crowds) < 2:
         return
-    headroom = max(1, sum(member.serves for member in found.members) - group.needed)
-    even = -(-crowds.total() // len(crowds))
-    pool, most = max(crowds.items(), key=lambda item: (item[1], str(item[0])))
-    limit = headroom if even <= headroom else even + max(1, even // 4)
-    too_many = min(most - limit, (most - min(crowds.values())) // 2)
-    if too_many < 1:
+    headroom = sum(member.serves for member in found.members) - found.group.needed
+    share = -(-crowds.total() // len(crowds))
+    most = headroom if share <= headroom else 2 * share
+    pool, there = max(crowds.items(), key=lambda item: (item[1], str(item[0])))
+    if there <= most or there - min(crowds.values()) < 2:
         return
-    why = Why.BALANCE if group.availability.is_assumed else Why.EXPOSED
-    strays = [member for member in found.members if _is_stray(member, pool, group, ground)]
-    for member in strays[:too_many]:
+    why = Why.BALANCE if found.group.availability.is_assumed or share > headroom else Why.EXPOSED
+    strays = [member for member in found.members if _is_stray(member, pool, found.group, ground)]
+    for member in strays[: there - most]:
         yield member, why, Class.SPOT
-
-
-def _is_in_place(member: Member, slots: Slots) -> bool:
-    return member.site is not None and member.slot is not None and slots.class_of(member.slot) is member.site.of
 
 
 def _is_stray(member: Member, pool: Pool, group: Group, ground: Ground) -> bool:
