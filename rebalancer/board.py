@@ -111,7 +111,7 @@ class Board:
         if not self._pods_on.get(node.name):
             return
         is_leaving = node.is_leaving(self._configuration.leaving_taints)
-        proof = proof_of(node, is_leaving, (DELETED_BY_CLOUD, node.name) in self._signs)
+        proof = proof_of(node, is_leaving, self._is_deleted_by_cloud(node.name, node.created))
         self.lost[node.name] = Gone(node, self._class_of(node), proof)
 
     def _class_of(self, node: Node) -> Class:
@@ -191,13 +191,23 @@ class Board:
         _nest(self._quotas, known.namespace, known.name, new)
 
     def _take_sign(self, old: Sign | None, new: Sign | None) -> None:
-        if old is not None:
-            self._signs.pop((old.reason, old.about), None)
-        if new is not None:
+        """The latest of its kind counts. Events outlive what they tell of by an hour, and nodes' names come again."""
+        if old is not None and self._signs.get((old.reason, old.about)) is old:
+            del self._signs[old.reason, old.about]
+        if new is None:
+            return
+        known = self._signs.get((new.reason, new.about))
+        if known is None or known.at <= new.at:
             self._signs[new.reason, new.about] = new
-            gone = self.lost.get(new.about) if new.reason == DELETED_BY_CLOUD else None
-            if gone is not None and not gone.proof:
-                self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, True))
+        gone = self.lost.get(new.about)
+        if gone is not None and not gone.proof:
+            is_proven = self._is_deleted_by_cloud(new.about, gone.node.created)
+            self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, is_proven))
+
+    def _is_deleted_by_cloud(self, node: str, since: float) -> bool:
+        """The cloud's controller said so, and of this node, not of an earlier one of its name."""
+        sign = self._signs.get((DELETED_BY_CLOUD, node))
+        return sign is not None and sign.at >= since
 
     # --- what follows ------------------------------------------------------------------------------------------------
 
@@ -324,7 +334,7 @@ class Board:
         """Nodes that were gone before we came: only the cloud's own word proves anything."""
         for pod in found.lost:
             if pod.node not in self.lost:
-                node, is_known = Node(pod.node), (DELETED_BY_CLOUD, pod.node) in self._signs
+                node, is_known = Node(pod.node, created=pod.created), self._is_deleted_by_cloud(pod.node, pod.created)
                 label = pod.labels.get(names.CLASS, "")
                 of = Class(label) if label in tuple(Class) else Class.ON_DEMAND
                 self.lost[pod.node] = Gone(node, of, proof_of(node, False, is_known))
