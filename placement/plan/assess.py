@@ -82,6 +82,7 @@ class Assessment:
     stuck: tuple[Stuck, ...] = ()
     lost: tuple[Pod, ...] = ()
     under_way: int = 0  # moves of ours and others' evictions
+    is_written: bool = True  # pods carry the slots that they should have
 
     @property
     def is_restless(self) -> bool:
@@ -114,6 +115,7 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         stuck=tuple(_stuck(group, members)),
         lost=tuple(member.pod for member in members if member.is_lost),
         under_way=_under_way(group),
+        is_written=all(member.written == member.slot for member in members),
     )
     return replace(found, wishes=tuple(_wishes(found, ground, now)))
 
@@ -151,7 +153,8 @@ def _notes(
 ) -> Iterator[Action]:
     """Annotations that are not as they should be, once the controller is at rest.
 
-    Slots are rewritten a cohort at a time, while the webhook is not asked for new ones.
+    Slots are rewritten a cohort at a time, while the webhook is not asked for new ones; and not while pods are
+    released, since a replacement is known by its slot.
     """
     if not (cohort.settled and len(own) >= cohort.replicas) or group.policy.rebalance != "auto":
         return
@@ -159,7 +162,7 @@ def _notes(
         slot = given[member.pod.uid]
         if member.written is None:
             yield _adoption(group, cohort, member, slot, configuration)
-        elif member.written != slot:
+        elif member.written != slot and not cohort.released:
             written = {names.SLOT: str(slot), names.REASON: _reason(group, slot), **_cost(group, cohort, slot)}
             yield Action(How.ANNOTATE, Why.SLOT, group.workload, member.pod, annotations=written, text=f"slot {slot}")
 
@@ -195,21 +198,29 @@ def _cost(group: Group, cohort: Cohort, slot: int) -> dict[str, str]:
 
 
 def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, now: float) -> Iterator[Action]:
-    """Finishes a move whose replacement serves; undoes one that takes too long or that nobody wants any more."""
-    by_slot = {member.slot: member for member in own}
+    """Finishes a move whose replacement serves; undoes one that takes too long or that nobody wants any more.
+
+    Replacements are known by their slot. Slots can be doubled, so pods are counted too: of 10 replicas with 2 released
+    8 are older, and 9 that serve mean that one replacement does.
+    """
+    by_slot = {member.slot: member for member in sorted(own, key=lambda member: (member.serves, member.pod.created))}
+    going = [pod for pod in cohort.released if not pod.terminating]
     surplus = sum(member.serves for member in own) - cohort.replicas
-    for pod in cohort.released:
-        if pod.terminating:
-            continue
-        state, slot = released(pod), former_slot(pod)
-        replacement = by_slot.get(slot)
-        site = sites.get(pod.node)
+    proven = surplus + len(going)
+    for pod in going:
+        state, replacement, site = released(pod), by_slot.get(former_slot(pod)), sites.get(pod.node)
         leaves = site is None or site.is_leaving
+        is_over = state is None or (now >= state.until and not leaves)
+        origin = site.of if site is not None else None
         if not cohort.replicas or (surplus >= 0 and replacement is None):
-            yield from _finish(group, pod, None, site.of if site else None, now)  # scaled down: it is one too many
+            yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
         elif replacement is not None and replacement.serves and (leaves or _helps(group, pod, replacement, sites)):
-            yield from _finish(group, pod, replacement, site.of if site else None, now)
-        elif state is None or (now >= state.until and not leaves) or _is_in_vain(replacement, leaves):
+            if proven > 0 or not pod.ready:
+                proven -= 1
+                yield from _finish(group, pod, replacement, origin, now)
+            elif is_over:
+                yield from _undo(group, cohort, pod, state, replacement, now)
+        elif is_over or _is_in_vain(replacement, leaves):
             yield from _undo(group, cohort, pod, state, replacement, now)
 
 
@@ -323,7 +334,7 @@ def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
 def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, Class]]:
     """Spot pods above the headroom in one pool, where another pool has two fewer: as many as even the two out.
 
-    Where there are too few pools to keep each within the headroom, a quarter above the even share is let be:
+    Where there are too few pools to keep each within the headroom, half above the even share is let be:
     nothing makes such a workload survive the loss of a pool, and only what is far from even is worth a move. A replacement prefers the pool of its slot, so those go whose slot prefers another pool; no other move would help.
     While moves are under way or pods wait for a node, nobody knows yet how full the pools will be.
     """
@@ -338,7 +349,7 @@ def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, C
     headroom = max(1, sum(member.serves for member in found.members) - group.needed)
     even = -(-crowds.total() // len(crowds))
     pool, most = max(crowds.items(), key=lambda item: (item[1], str(item[0])))
-    limit = headroom if even <= headroom else even + max(1, even // 4)
+    limit = headroom if even <= headroom else even + max(1, even // 2)
     too_many = min(most - limit, (most - min(crowds.values())) // 2)
     if too_many < 1:
         return
@@ -381,6 +392,8 @@ def _standing(found: Assessment, now: float) -> dict[bool, Blocked]:
     tried = [undone(member.pod) for member in found.members]
     if sum(each is not None and now < each.until for each in tried) >= BREAKER_PODS:
         return {False: Blocked.BREAKER}
+    if not found.is_written:  # a replacement takes a free slot: webhooks must have read which are
+        return {False: Blocked.UNSETTLED}
     if not all(cohort.settled and len(cohort.live) >= cohort.replicas for cohort in group.cohorts):
         return {False: Blocked.UNSETTLED}
     return {}

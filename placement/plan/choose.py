@@ -82,7 +82,6 @@ class _Chooser:
             self._count_under_way(each)
         failing = sum(any(_is_undone(member.pod, scene.now) for member in each.members) for each in scene.assessments)
         self._is_failing = failing >= BREAKER_WORKLOADS
-        self._noting = {each.group.workload.uid for each in scene.assessments if each.notes}
 
     def plan(self) -> Plan:
         scene = self._scene
@@ -198,8 +197,6 @@ class _Chooser:
         """What stops this move now, though nothing about its workload does."""
         if wish.member.pod.decision_id is None:
             return Blocked.UNSETTLED  # it is adopted first: a released pod's decision tells whose it was
-        if wish.group.workload.uid in self._noting and not wish.why.is_urgent:
-            return Blocked.UNSETTLED  # a replacement takes a free slot: webhooks must have read which are
         quota = self._no_quota(wish)
         if quota or wish.why is Why.LEAVING:
             return quota
