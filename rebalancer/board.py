@@ -111,8 +111,13 @@ class Board:
         if not self._pods_on.get(node.name):
             return
         is_leaving = node.is_leaving(self._configuration.leaving_taints)
-        proof = proof_of(node, is_leaving, (DELETED_BY_CLOUD, node.name) in self._signs)
+        proof = proof_of(node, is_leaving, self._is_deleted_by_cloud(node.name, node.created))
         self.lost[node.name] = Gone(node, self._class_of(node), proof)
+
+    def _is_deleted_by_cloud(self, name: str, since: float) -> bool:
+        """An older word is about a node that had the same name."""
+        sign = self._signs.get((DELETED_BY_CLOUD, name))
+        return sign is not None and sign.at >= since
 
     def _class_of(self, node: Node) -> Class:
         return self._configuration.classes.of_node(node.labels) or Class.ON_DEMAND
@@ -196,7 +201,7 @@ class Board:
         if new is not None:
             self._signs[new.reason, new.about] = new
             gone = self.lost.get(new.about) if new.reason == DELETED_BY_CLOUD else None
-            if gone is not None and not gone.proof:
+            if gone is not None and not gone.proof and self._is_deleted_by_cloud(new.about, gone.node.created):
                 self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, True))
 
     # --- what follows ------------------------------------------------------------------------------------------------
@@ -324,7 +329,8 @@ class Board:
         """Nodes that were gone before we came: only the cloud's own word proves anything."""
         for pod in found.lost:
             if pod.node not in self.lost:
-                node, is_known = Node(pod.node), (DELETED_BY_CLOUD, pod.node) in self._signs
+                node = Node(pod.node, created=pod.created)  # a word that is older is about another one
+                is_known = self._is_deleted_by_cloud(pod.node, pod.created)
                 label = pod.labels.get(names.CLASS, "")
                 of = Class(label) if label in tuple(Class) else Class.ON_DEMAND
                 self.lost[pod.node] = Gone(node, of, proof_of(node, False, is_known))

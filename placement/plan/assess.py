@@ -22,6 +22,7 @@ from placement.plan.group import (
     Member,
     Moved,
     Released,
+    Site,
     Sites,
     Undone,
     former_slot,
@@ -40,6 +41,7 @@ PATIENCE = 5  # so many times its fallback time a pod waits where it would fit n
 UNDONE_SECONDS = 300.0
 LONGEST_UNDONE_SECONDS = 3600.0
 BREAKER_PODS = 3
+OVERDUE_SECONDS = 60.0  # beyond its time a release is undone though its replacement serves, if a budget forbids the end
 LEAVES_FIRST = str(-(2**31))
 
 
@@ -162,7 +164,9 @@ def _notes(
         slot = given[member.pod.uid]
         if member.written is None:
             yield _adoption(group, cohort, member, slot, configuration)
-        elif member.written != slot and not cohort.released:
+        elif cohort.released:
+            continue
+        elif member.written != slot or member.pod.annotations.get(names.DELETION_COST) == LEAVES_FIRST:
             written = {names.SLOT: str(slot), names.REASON: _reason(group, slot), **_cost(group, cohort, slot)}
             yield Action(How.ANNOTATE, Why.SLOT, group.workload, member.pod, annotations=written, text=f"slot {slot}")
 
@@ -210,32 +214,37 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
     for pod in going:
         state, replacement, site = released(pod), by_slot.get(former_slot(pod)), sites.get(pod.node)
         leaves = site is None or site.is_leaving
-        is_over = state is None or (now >= state.until and not leaves)
+        over_for = now - (state.until if state is not None else 0.0)
         origin = site.of if site is not None else None
         if not cohort.replicas or (surplus >= 0 and replacement is None):
             yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
-        elif replacement is not None and replacement.serves and (leaves or _helps(group, pod, replacement, sites)):
-            if proven > 0 or not pod.ready:
+        elif _is_replaced(group, pod, replacement, site):
+            assert replacement is not None
+            if not pod.ready or (proven > 0 and over_for < OVERDUE_SECONDS and _keeps_floor(group, cohort, own, origin)):
                 proven -= 1
                 yield from _finish(group, pod, replacement, origin, now)
-            elif is_over:
+            elif over_for >= 0 and not leaves:
                 yield from _undo(group, cohort, pod, state, replacement, now)
-        elif is_over or _is_in_vain(replacement, leaves):
+        elif (over_for >= 0 or (replacement is not None and replacement.serves)) and not leaves:
             yield from _undo(group, cohort, pod, state, replacement, now)
 
 
-def _helps(group: Group, pod: Pod, replacement: Member, sites: Sites) -> bool:
-    """The replacement is of its slot's class, or at least not where its predecessor was."""
-    assert replacement.site is not None
-    assert replacement.slot is not None
-    before = sites[pod.node]
-    is_right = replacement.site.of is group.policy.slots.class_of(replacement.slot)
-    return is_right or (replacement.site.of, replacement.site.pool) != (before.of, before.pool)
+def _is_replaced(group: Group, pod: Pod, replacement: Member | None, site: Site | None) -> bool:
+    """The replacement serves, and is elsewhere: on another class or in another pool."""
+    if replacement is None or not replacement.serves or replacement.site is None:
+        return False
+    if site is None or site.is_leaving:
+        return True
+    return (replacement.site.of, replacement.site.pool) != (site.of, site.pool)
 
 
-def _is_in_vain(replacement: Member | None, leaves: bool) -> bool:
-    """It serves, and did not help."""
-    return replacement is not None and replacement.serves and not leaves
+def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Class | None) -> bool:
+    """Enough serve on on-demand without the old pod."""
+    if origin is not Class.ON_DEMAND:
+        return True
+    slots = group.policy.slots
+    on_demand = sum(member.serves and member.of is Class.ON_DEMAND for member in own)
+    return on_demand >= min(slots.floor, slots.mix(cohort.replicas).on_demand)
 
 
 def _finish(group: Group, pod: Pod, replacement: Member | None, origin: Class | None, now: float) -> Iterator[Action]:
