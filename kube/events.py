@@ -50,9 +50,7 @@ class Note:
     @classmethod
     def about(cls, workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> Note:
         kind = str(workload.kind)
-        return cls(
-            kind, workload.namespace, workload.name, workload.uid, reason, _cut(text), is_warning=is_warning
-        )
+        return cls(kind, workload.namespace, workload.name, workload.uid, reason, _cut(text), is_warning=is_warning)
 
     @property
     def event_name(self) -> str:

@@ -114,6 +114,11 @@ class Board:
         proof = proof_of(node, is_leaving, self._is_deleted_by_cloud(node.name, node.created))
         self.lost[node.name] = Gone(node, self._class_of(node), proof)
 
+    def _is_deleted_by_cloud(self, name: str, since: float) -> bool:
+        """An older word is about a node that had the same name."""
+        sign = self._signs.get((DELETED_BY_CLOUD, name))
+        return sign is not None and sign.at >= since
+
     def _class_of(self, node: Node) -> Class:
         return self._configuration.classes.of_node(node.labels) or Class.ON_DEMAND
 
@@ -200,14 +205,8 @@ class Board:
         if known is None or known.at <= new.at:
             self._signs[new.reason, new.about] = new
         gone = self.lost.get(new.about)
-        if gone is not None and not gone.proof:
-            is_proven = self._is_deleted_by_cloud(new.about, gone.node.created)
-            self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, is_proven))
-
-    def _is_deleted_by_cloud(self, node: str, since: float) -> bool:
-        """The cloud's controller said so, and of this node, not of an earlier one of its name."""
-        sign = self._signs.get((DELETED_BY_CLOUD, node))
-        return sign is not None and sign.at >= since
+        if gone is not None and not gone.proof and self._is_deleted_by_cloud(new.about, gone.node.created):
+            self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, True))
 
     # --- what follows ------------------------------------------------------------------------------------------------
 
@@ -334,7 +333,8 @@ class Board:
         """Nodes that were gone before we came: only the cloud's own word proves anything."""
         for pod in found.lost:
             if pod.node not in self.lost:
-                node, is_known = Node(pod.node, created=pod.created), self._is_deleted_by_cloud(pod.node, pod.created)
+                node = Node(pod.node, created=pod.created)  # a word that is older is about another one
+                is_known = self._is_deleted_by_cloud(pod.node, pod.created)
                 label = pod.labels.get(names.CLASS, "")
                 of = Class(label) if label in tuple(Class) else Class.ON_DEMAND
                 self.lost[pod.node] = Gone(node, of, proof_of(node, False, is_known))

@@ -19,6 +19,7 @@ from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan
 from placement.plan.assess import Assessment, shape_of
 from placement.plan.choose import Scene, plan
+from placement.plan.group import Moved, policy_mark, seat
 from rebalancer.board import Board
 from rebalancer.executor import Done, Executor
 
@@ -32,6 +33,7 @@ EXPECTED_SECONDS = 5.0
 BACK_OFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0)
 BLOCKED_SECONDS = 2.0  # until an action that was not possible is tried again; doubled each time
 LONGEST_BLOCKED_SECONDS = 60.0
+REMEMBERED_SECONDS = 86_400.0  # longer than any cool-down
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Loop:
         self._proofs: dict[tuple[Class, Shape], float] = {}
         self._expected: dict[str, tuple[Pod, float]] = {}  # by UID: as it was when we wrote, until when we wait
         self._tries: dict[str, tuple[int, float]] = {}  # by UID: failed tries in a row, when it may be tried again
+        self._evicted: dict[str, Moved] = {}  # by seat
         self._swept = float("-inf")
 
     def run(self) -> None:
@@ -122,6 +125,7 @@ class Loop:
             board.is_awaited,
             dict(self._proofs),
             len(self._begun),
+            dict(self._evicted),
             self._watched.is_paused(now),
         )
 
@@ -144,10 +148,10 @@ class Loop:
         return False
 
     def _possible(self, actions: Sequence[Action], timer: float) -> Iterator[Action]:
-        """Without those that failed a moment ago."""
+        """Without those that failed a moment ago, or were done and not seen yet."""
         for action in actions:
             _, due = self._tries.get(action.pod.uid, (0, timer))
-            if due <= timer:
+            if due <= timer and not self._is_expected(action.pod):
                 yield action
 
     def _remember(self, done: Sequence[Done], now: float) -> None:
@@ -159,20 +163,29 @@ class Loop:
                 self._tries.pop(uid, None)
                 if each.action.how in (How.RELEASE, How.EVICT):
                     self._begun.append(timer)
+                if each.action.how is How.EVICT and each.action.workload is not None:
+                    self._evicted[seat(each.action.workload, each.action.pod)] = self._mark(each.action, now)
                 if each.action.how is How.FINISH and each.action.to is not None:
                     self._proofs[each.action.to, shape_of(each.action.pod)] = now
             elif each.outcome is not None and each.outcome is not Outcome.GONE:
                 tries, _ = self._tries.get(uid, (0, 0.0))
                 wait = min(LONGEST_BLOCKED_SECONDS, BLOCKED_SECONDS * 2**tries)
                 self._tries[uid] = (tries + 1, timer + wait)
-        self._tidy(timer)
+        self._tidy(timer, now)
 
-    def _tidy(self, timer: float) -> None:
+    def _mark(self, action: Action, now: float) -> Moved:
+        assert action.workload is not None
+        found = self._board.assessments[action.workload.uid]
+        return Moved(str(action.origin), policy_mark(found.group.policy.slots), now)
+
+    def _tidy(self, timer: float, now: float) -> None:
         """Forgets pods that nobody asks about any more."""
         for uid in [uid for uid, (_, until) in self._expected.items() if until < timer]:
             del self._expected[uid]
         for uid in [uid for uid, (_, due) in self._tries.items() if due + LONGEST_BLOCKED_SECONDS < timer]:
             del self._tries[uid]
+        for where in [where for where, before in self._evicted.items() if before.at + REMEMBERED_SECONDS < now]:
+            del self._evicted[where]
 
 
 def _pods(found: Assessment) -> Iterator[Pod]:

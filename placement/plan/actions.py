@@ -72,6 +72,8 @@ class Blocked(StrEnum):
     CROWDED = "pods are unschedulable on the class"
     QUOTA = "the namespace's quota has no room for one more pod"
     BUDGET = "a PodDisruptionBudget allows no disruption"
+    MINIMUM = "as many must serve as do"
+    LAST_ON_DEMAND = "the workload would fall below its on-demand floor"
     NO_PLACE = "no place is proven for its replacement"
     AUTOSCALER = "an autoscaler is on it"
     WAITING = "it may still be scheduled"

@@ -22,6 +22,7 @@ from placement.plan.group import (
     Member,
     Moved,
     Released,
+    Site,
     Sites,
     Undone,
     former_slot,
@@ -40,6 +41,7 @@ PATIENCE = 5  # so many times its fallback time a pod waits where it would fit n
 UNDONE_SECONDS = 300.0
 LONGEST_UNDONE_SECONDS = 3600.0
 BREAKER_PODS = 3
+OVERDUE_SECONDS = 60.0  # beyond its time a release is undone though its replacement serves, if a budget forbids the end
 LEAVES_FIRST = str(-(2**31))
 
 
@@ -82,6 +84,7 @@ class Assessment:
     stuck: tuple[Stuck, ...] = ()
     lost: tuple[Pod, ...] = ()
     under_way: int = 0  # moves of ours and others' evictions
+    is_written: bool = True  # pods carry the slots that they should have
 
     @property
     def is_restless(self) -> bool:
@@ -114,6 +117,7 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         stuck=tuple(_stuck(group, members)),
         lost=tuple(member.pod for member in members if member.is_lost),
         under_way=_under_way(group),
+        is_written=all(member.written == member.slot for member in members),
     )
     return replace(found, wishes=tuple(_wishes(found, ground, now)))
 
@@ -151,7 +155,8 @@ def _notes(
 ) -> Iterator[Action]:
     """Annotations that are not as they should be, once the controller is at rest.
 
-    Slots are rewritten a cohort at a time, while the webhook is not asked for new ones.
+    Slots are rewritten a cohort at a time, while the webhook is not asked for new ones; and not while pods are
+    released, since a replacement is known by its slot.
     """
     if not (cohort.settled and len(own) >= cohort.replicas) or group.policy.rebalance != "auto":
         return
@@ -159,7 +164,9 @@ def _notes(
         slot = given[member.pod.uid]
         if member.written is None:
             yield _adoption(group, cohort, member, slot, configuration)
-        elif member.written != slot:
+        elif cohort.released:
+            continue
+        elif member.written != slot or member.pod.annotations.get(names.DELETION_COST) == LEAVES_FIRST:
             written = {names.SLOT: str(slot), names.REASON: _reason(group, slot), **_cost(group, cohort, slot)}
             yield Action(How.ANNOTATE, Why.SLOT, group.workload, member.pod, annotations=written, text=f"slot {slot}")
 
@@ -195,36 +202,51 @@ def _cost(group: Group, cohort: Cohort, slot: int) -> dict[str, str]:
 
 
 def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, now: float) -> Iterator[Action]:
-    """Finishes a move whose replacement serves; undoes one that takes too long or that nobody wants any more."""
-    by_slot = {member.slot: member for member in own}
+    """Finishes a move whose replacement serves; undoes one that takes too long or that nobody wants any more.
+
+    Replacements are known by their slot. Slots can be doubled, so pods are counted too: of 10 replicas with 2 released
+    8 are older, and 9 that serve mean that one replacement does.
+    """
+    by_slot = {member.slot: member for member in sorted(own, key=lambda member: (member.serves, member.pod.created))}
+    going = [pod for pod in cohort.released if not pod.terminating]
     surplus = sum(member.serves for member in own) - cohort.replicas
-    for pod in cohort.released:
-        if pod.terminating:
-            continue
-        state, slot = released(pod), former_slot(pod)
-        replacement = by_slot.get(slot)
-        site = sites.get(pod.node)
+    proven = surplus + len(going)
+    for pod in going:
+        state, replacement, site = released(pod), by_slot.get(former_slot(pod)), sites.get(pod.node)
         leaves = site is None or site.is_leaving
+        over_for = now - (state.until if state is not None else 0.0)
+        origin = site.of if site is not None else None
         if not cohort.replicas or (surplus >= 0 and replacement is None):
-            yield from _finish(group, pod, None, site.of if site else None, now)  # scaled down: it is one too many
-        elif replacement is not None and replacement.serves and (leaves or _helps(group, pod, replacement, sites)):
-            yield from _finish(group, pod, replacement, site.of if site else None, now)
-        elif state is None or (now >= state.until and not leaves) or _is_in_vain(replacement, leaves):
+            yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
+        elif _is_replaced(group, pod, replacement, site):
+            assert replacement is not None
+            if not pod.ready or (
+                proven > 0 and over_for < OVERDUE_SECONDS and _keeps_floor(group, cohort, own, origin)
+            ):
+                proven -= 1
+                yield from _finish(group, pod, replacement, origin, now)
+            elif over_for >= 0 and not leaves:
+                yield from _undo(group, cohort, pod, state, replacement, now)
+        elif (over_for >= 0 or (replacement is not None and replacement.serves)) and not leaves:
             yield from _undo(group, cohort, pod, state, replacement, now)
 
 
-def _helps(group: Group, pod: Pod, replacement: Member, sites: Sites) -> bool:
-    """The replacement is of its slot's class, or at least not where its predecessor was."""
-    assert replacement.site is not None
-    assert replacement.slot is not None
-    before = sites[pod.node]
-    is_right = replacement.site.of is group.policy.slots.class_of(replacement.slot)
-    return is_right or (replacement.site.of, replacement.site.pool) != (before.of, before.pool)
+def _is_replaced(group: Group, pod: Pod, replacement: Member | None, site: Site | None) -> bool:
+    """The replacement serves, and is elsewhere: on another class or in another pool."""
+    if replacement is None or not replacement.serves or replacement.site is None:
+        return False
+    if site is None or site.is_leaving:
+        return True
+    return (replacement.site.of, replacement.site.pool) != (site.of, site.pool)
 
 
-def _is_in_vain(replacement: Member | None, leaves: bool) -> bool:
-    """It serves, and did not help."""
-    return replacement is not None and replacement.serves and not leaves
+def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Class | None) -> bool:
+    """Enough serve on on-demand without the old pod."""
+    if origin is not Class.ON_DEMAND:
+        return True
+    slots = group.policy.slots
+    on_demand = sum(member.serves and member.of is Class.ON_DEMAND for member in own)
+    return on_demand >= min(slots.floor, slots.mix(cohort.replicas).on_demand)
 
 
 def _finish(group: Group, pod: Pod, replacement: Member | None, origin: Class | None, now: float) -> Iterator[Action]:
@@ -321,29 +343,36 @@ def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
 
 
 def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, Class]]:
-    """Spot pods above what one pool may hold, where another pool has two fewer.
+    """Spot pods above the headroom in one pool, where another pool has two fewer: as many as even the two out.
 
-    A pool may hold the headroom. Where there are too few pools for that, moves cannot make the workload survive; then
-    it may hold twice its share. Example: 12 spot pods on 4 pools, headroom 3: a pool with 5 gives 2 away. Headroom 1:
-    a pool with 5 gives none away, one with 8 gives 2.
-
-    A replacement prefers the pool of its slot, so those go whose slot prefers another pool; no other move would help.
+    Where there are too few pools to keep each within the headroom, half above the even share is let be: nothing makes
+    such a workload survive the loss of a pool, and only what is far from even is worth a move. A replacement prefers
+    the pool of its slot, so those go whose slot prefers another pool; no other move would help.
+    While moves are under way or pods wait for a node, nobody knows yet how full the pools will be.
     """
-    crowds = crowds_of(found.members)
+    group, slots = found.group, found.group.policy.slots
+    if any(cohort.released for cohort in group.cohorts) or any(not member.pod.node for member in found.members):
+        return
+    crowds = crowds_of([member for member in found.members if _is_in_place(member, slots)])
     for pool in ground.spot_pools:
         crowds.setdefault(pool, 0)
     if len(crowds) < 2:
         return
-    headroom = sum(member.serves for member in found.members) - found.group.needed
-    share = -(-crowds.total() // len(crowds))
-    most = headroom if share <= headroom else 2 * share
-    pool, there = max(crowds.items(), key=lambda item: (item[1], str(item[0])))
-    if there <= most or there - min(crowds.values()) < 2:
+    headroom = max(1, sum(member.serves for member in found.members) - group.needed)
+    even = -(-crowds.total() // len(crowds))
+    pool, most = max(crowds.items(), key=lambda item: (item[1], str(item[0])))
+    limit = headroom if even <= headroom else even + max(1, even // 2)
+    too_many = min(most - limit, (most - min(crowds.values())) // 2)
+    if too_many < 1:
         return
-    why = Why.BALANCE if found.group.availability.is_assumed or share > headroom else Why.EXPOSED
-    strays = [member for member in found.members if _is_stray(member, pool, found.group, ground)]
-    for member in strays[: there - most]:
+    why = Why.BALANCE if group.availability.is_assumed else Why.EXPOSED
+    strays = [member for member in found.members if _is_stray(member, pool, group, ground)]
+    for member in strays[:too_many]:
         yield member, why, Class.SPOT
+
+
+def _is_in_place(member: Member, slots: Slots) -> bool:
+    return member.site is not None and member.slot is not None and slots.class_of(member.slot) is member.site.of
 
 
 def _is_stray(member: Member, pool: Pool, group: Group, ground: Ground) -> bool:
@@ -375,6 +404,8 @@ def _standing(found: Assessment, now: float) -> dict[bool, Blocked]:
     tried = [undone(member.pod) for member in found.members]
     if sum(each is not None and now < each.until for each in tried) >= BREAKER_PODS:
         return {False: Blocked.BREAKER}
+    if not found.is_written:  # a replacement takes a free slot: webhooks must have read which are
+        return {False: Blocked.UNSETTLED}
     if not all(cohort.settled and len(cohort.live) >= cohort.replicas for cohort in group.cohorts):
         return {False: Blocked.UNSETTLED}
     return {}

@@ -11,7 +11,18 @@ from placement.model import Budget, Class, Pod, Quota
 from placement.outage import Outage, Outages, Shape, reachable
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, shape_of
-from placement.plan.group import Ground, Member, Released, Site, former_slot, own_terms, undone
+from placement.plan.group import (
+    Ground,
+    Member,
+    Moved,
+    Released,
+    Site,
+    former_slot,
+    own_terms,
+    policy_mark,
+    seat,
+    undone,
+)
 from placement.plan.lost import BY, Lost, burials, outages_of_loss, replaced_on
 from placement.plan.room import Room, Used
 from placement.selector import matches
@@ -36,6 +47,7 @@ class Scene:
     is_awaited: Callable[[Pod], float] = lambda _pod: float("-inf")  # when an autoscaler said that it is on it
     proofs: Mapping[tuple[Class, Shape], float] = field(default_factory=dict)  # when a move there last succeeded
     recent: int = 0  # moves begun within the last minute
+    evicted: Mapping[str, Moved] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
     is_paused: bool = False
 
     @property
@@ -82,7 +94,6 @@ class _Chooser:
             self._count_under_way(each)
         failing = sum(any(_is_undone(member.pod, scene.now) for member in each.members) for each in scene.assessments)
         self._is_failing = failing >= BREAKER_WORKLOADS
-        self._noting = {each.group.workload.uid for each in scene.assessments if each.notes}
 
     def plan(self) -> Plan:
         scene = self._scene
@@ -198,8 +209,6 @@ class _Chooser:
         """What stops this move now, though nothing about its workload does."""
         if wish.member.pod.decision_id is None:
             return Blocked.UNSETTLED  # it is adopted first: a released pod's decision tells whose it was
-        if wish.group.workload.uid in self._noting and not wish.why.is_urgent:
-            return Blocked.UNSETTLED  # a replacement takes a free slot: webhooks must have read which are
         quota = self._no_quota(wish)
         if quota or wish.why is Why.LEAVING:
             return quota
@@ -242,18 +251,36 @@ class _Chooser:
     def _no_place(self, wish: Wish) -> Blocked | None:
         """An eviction needs a proven place. A release proves it itself, but only one goes where none is in sight."""
         pod, siblings = wish.member.pod, self._members[wish.group.workload.uid]
+        budgets = self._scene.budgets(pod)
+        if len(budgets) > 1:
+            return Blocked.BUDGET  # the API server evicts no pod that two of them select
         if wish.how is How.EVICT:
-            if not all(member.serves for member in siblings):
-                return Blocked.UNSETTLED
-            budgets = self._scene.budgets(pod)
-            if any(budget.allowed - self._disrupted[str(budget.key)] < 1 for budget in budgets) or len(budgets) > 1:
-                return Blocked.BUDGET
-            if self._room.take(pod, wish.to, siblings) is None:
-                return Blocked.NO_PLACE
-            self._disrupted.update(str(budget.key) for budget in budgets)
-            return None
+            return self._no_eviction(wish, siblings, budgets)
+        if any(budget.healthy < budget.desired for budget in budgets):
+            return Blocked.BUDGET  # not even with one more could the old pod go
         if self._room.take(pod, wish.to, siblings) is None and self._probes[wish.to, shape_of(pod)]:
             return Blocked.PROBING
+        return None
+
+    def _no_eviction(self, wish: Wish, siblings: Sequence[Member], budgets: Sequence[Budget]) -> Blocked | None:
+        """One at a time, while all others serve, and where as many as must are left on either class."""
+        group, pod, now = wish.group, wish.member.pod, self._scene.now
+        serving = [member for member in siblings if member.serves]
+        if len(serving) < len(siblings) or self._per_workload[group.workload.uid]:
+            return Blocked.UNSETTLED
+        before = self._scene.evicted.get(seat(group.workload, pod))
+        if before is not None and before.policy == policy_mark(group.policy.slots):
+            if now < before.at + self._moves.cool_down.total_seconds():
+                return Blocked.COOL_DOWN
+        if not group.availability.is_assumed and len(serving) <= group.needed:
+            return Blocked.MINIMUM
+        if wish.to is Class.SPOT and not _spares_on_demand(wish, serving):
+            return Blocked.LAST_ON_DEMAND
+        if any(budget.allowed - self._disrupted[str(budget.key)] < 1 for budget in budgets):
+            return Blocked.BUDGET
+        if self._room.take(pod, wish.to, siblings) is None:
+            return Blocked.NO_PLACE
+        self._disrupted.update(str(budget.key) for budget in budgets)
         return None
 
     def _no_quota(self, wish: Wish) -> Blocked | None:
@@ -279,6 +306,13 @@ class _Chooser:
 
     def _skip(self, uid: str, why: Why, blocked: Blocked) -> None:
         self._skipped[uid, why, blocked] += 1
+
+
+def _spares_on_demand(wish: Wish, serving: Sequence[Member]) -> bool:
+    """Whether the floor holds with one less on on-demand."""
+    slots = wish.group.policy.slots
+    on_demand = sum(member.of is Class.ON_DEMAND for member in serving)
+    return on_demand > min(slots.floor, slots.mix(wish.group.workload.replicas).on_demand)
 
 
 def _importance(wish: Wish) -> tuple[int, int, str, int]:

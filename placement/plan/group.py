@@ -196,6 +196,11 @@ def moved(pod: Pod) -> Moved | None:
     return Moved(origin, policy, when) if when is not None else None
 
 
+def seat(workload: Workload, pod: Pod) -> str:
+    """What a pod and its successor have in common where the one goes before the other comes: workload and slot."""
+    return f"{workload.uid}/{pod.annotations.get(names.SLOT, pod.name)}"
+
+
 def policy_mark(slots: Slots) -> str:
     """Ratio and floor in a few characters: a changed policy may move a pod back at once."""
     return f"{slots.ratio.numerator}of{slots.ratio.denominator}min{slots.floor}"

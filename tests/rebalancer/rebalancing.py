@@ -73,6 +73,7 @@ class Rebalancer:
         self.plan: Plan | None = None
         self.passes: list[tuple[float, Plan, Sequence[Done]]] = []
         self._evicted: set[str] = set()
+        self._released_at: dict[str, float] = {}
         self._moved_from: dict[str, tuple[Class, float, Policy]] = {}
         self.start()
         cluster.actors.append(self.act)
@@ -85,9 +86,7 @@ class Rebalancer:
         self.feed = Feed(self.board.observe, lambda: self.lag_seconds * cluster.random.random())
         self.feed.relist(cluster.objects)
         cluster.feeds.append(self.feed)
-        executor = Executor(
-            self, self, Here(), is_leading=lambda: self.is_alive, current=self.feed.stores["pods"].get
-        )
+        executor = Executor(self, self, Here(), is_leading=lambda: self.is_alive, current=self.feed.stores["pods"].get)
         watched = Watched(
             is_current=lambda: True,
             is_leading=lambda: self.is_alive,
@@ -133,6 +132,7 @@ class Rebalancer:
             return with_fault(Outcome.GONE)
         if verb == "release":
             self._check_release(pod)
+            self._released_at[uid] = self.cluster.now
         changed = replace(pod, annotations=_patched(pod.annotations, annotations), labels=_patched(pod.labels, labels))
         self.cluster.put(changed)
         before = moved(changed)
@@ -241,7 +241,10 @@ class Rebalancer:
         nodes = self.cluster.nodes
         own = [each for each in picture.values() if each.owner is not None and each.owner.uid == owner.uid]
         ready = [each for each in own if each.is_live and is_serving(each, nodes)]
-        if not any(each.slot == former_slot(pod) for each in ready) and len(ready) < owner.replicas:
+        since = self._released_at[pod.uid]
+        if len(ready) < owner.replicas and not any(
+            each.slot == former_slot(pod) and each.created >= since for each in ready
+        ):
             self._violated(f"{pod.name} of {workload.name} is evicted before its replacement serves")
 
     def _check_proof(self, pod: Pod, workload: Workload, picture: dict[Key, Pod]) -> None:

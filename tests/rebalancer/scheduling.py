@@ -12,6 +12,7 @@ from placement.decide import Decision, Preference, Revision, Surroundings, decid
 from placement.model import (
     Class,
     HardSpread,
+    Key,
     Needs,
     Node,
     NodeRequirement,
@@ -75,7 +76,11 @@ def _admitted(
     if isinstance(creator, Workload):
         slot = max(0, int(pod.name.rpartition("-")[2]) - workload.first_ordinal)
     else:
-        slot = cluster.ledger.take(creator.uid, identity, policy.slots, creator.replicas, _seen_class(cluster))
+        asked = (creator.uid, identity, policy.slots, creator.replicas, _seen_class(cluster))
+        slot = cluster.ledger.take(*asked, patient=True)
+        if slot is None:  # its caches are behind: it waits for a moment
+            cluster.webhook.deliver(float("inf"))
+            slot = cluster.ledger.take(*asked)
     assert slot is not None
     terms = _own_terms(making)
     decision = decide(identity, slot, revision, terms, _surroundings(cluster, terms, making.needs))
@@ -91,9 +96,7 @@ def _admitted(
     return placed, replace(facts, preferred=decision.preferred, is_soft=decision.soft)
 
 
-def _cluster_wide(name: str) -> Any:
-    from placement.model import Key
-
+def _cluster_wide(name: str) -> Key:
     return Key("", name)
 
 
@@ -136,7 +139,9 @@ def _surroundings(cluster: Cluster, own_terms: tuple[NodeTerm, ...], needs: Need
     """As webhook/admission.py sees them."""
     configuration, outages, now = cluster.configuration, cluster.outages, cluster.now
     classes = configuration.classes
-    targets = [node for node in cluster.nodes.values() if node.ready and not node.is_leaving(configuration.leaving_taints)]
+    targets = [
+        node for node in cluster.nodes.values() if node.ready and not node.is_leaving(configuration.leaving_taints)
+    ]
     of = {node.name: classes.of_node(node.labels) or Class.ON_DEMAND for node in targets}
     pools = pool_order({node.pool for node in targets if of[node.name] is Class.SPOT})
     zones = {

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
 from placement import names
-from placement.model import Class
+from placement.model import Class, Quota, Workload
+from placement.plan.actions import Blocked
 from placement.slots import Mix
-from tests.rebalancer.rebalancing import Rebalancer, Watcher, mix_of
+from tests.rebalancer.others import Autoscaler, Drainer
+from tests.rebalancer.rebalancing import Fault, Rebalancer, Watcher, mix_of
 from tests.rebalancer.simulation import TERMINATION, Cluster
 
 SPOT, ON_DEMAND = Class.SPOT, Class.ON_DEMAND
@@ -88,19 +95,325 @@ def test_a_node_that_comes_back_is_not_touched() -> None:
     assert {pod.uid for pod in cluster.pods_of(web)} == pods
 
 
-def test_announced_loss() -> None:
-    cluster = shop(step_seconds=0.5)
-    web = cluster.deploy("web", 10)
-    cluster.budget(web, max_unavailable=0)
+def spot_nodes(cluster: Cluster) -> list[str]:
+    return [name for name, node in cluster.nodes.items() if node.labels[names.CAPACITY] == "spot"]
+
+
+POLICIES: tuple[tuple[int, dict[str, str]], ...] = (
+    (10, {}),
+    (10, {names.SPOT_RATIO: "100%", names.MIN_ON_DEMAND: "0"}),
+    (6, {names.SPOT_RATIO: "50%"}),
+    (5, {names.MIN_ON_DEMAND: "3"}),
+    (4, {names.MIN_AVAILABLE: "4"}),
+    (3, {}),
+    (2, {names.SPOT_RATIO: "90%"}),
+    (1, {}),
+    (1, {names.SPOT_RATIO: "100%", names.MIN_ON_DEMAND: "0"}),
+    (7, {names.SPOT_RATIO: "70%", names.SPREAD: "none"}),
+)
+
+
+def ten_workloads(cluster: Cluster) -> list[Workload]:
+    """Every other one with a budget that allows nothing."""
+    made = []
+    for index, (replicas, policy) in enumerate(POLICIES):
+        workload = cluster.deploy(f"w{index}", replicas, policy)
+        if index % 2:
+            cluster.budget(workload, min_available="100%")
+        made.append(workload)
+    return made
+
+
+def serve(cluster: Cluster, workloads: list[Workload]) -> bool:
+    return all(len(cluster.serving(each)) >= cluster.again(each).replicas for each in workloads)
+
+
+def test_all_spot_is_lost_and_comes_back() -> None:
+    """The outage is noted before burials; all serve after start time + 3 s; the way back costs nobody a replica."""
+    cluster = shop(spot=6, on_demand=8, step_seconds=0.5)
+    workloads = ten_workloads(cluster)
     cluster.run(60)
     rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
     settle(cluster, rebalancer)
-    leaving = [name for name, node in cluster.nodes.items() if node.labels[names.CAPACITY] == "spot"]
+    lost = spot_nodes(cluster)
+    on_demand = {each.name: mix_of(cluster, each).on_demand for each in workloads}
+    watcher.begin()
+    for name in lost:
+        cluster.lose(name)
+    took = cluster.run_until(lambda: serve(cluster, workloads), 100)
+    assert took <= 10 + 3
+    verbs = [write.verb for write in rebalancer.writes if write.verb in ("note", "bury")]
+    assert verbs[0] == "note"
+    assert verbs.count("note") == 1
+    assert all(watcher.low[name] >= least for name, least in on_demand.items())
+    cluster.run(60)
+    watcher.begin()
+    before = rebalancer.count("release")
+    moves = sum(mix_of(cluster, each).on_demand - rebalancer.wanted(each).on_demand for each in workloads)
+    cluster.add_nodes(SPOT, 6, "abc", ("m", "r"))
+    settle(cluster, rebalancer, 1200)
+    assert rebalancer.count("release") - before == moves
+    assert rebalancer.count("undo", "evict") == 0
+    assert all(watcher.low[each.name] >= each.replicas for each in workloads)
+    assert rebalancer.violations == []
+
+
+def test_an_announced_loss_costs_nobody_a_replica() -> None:
+    """A two-minute notice and a foreign drainer: replacements at once, nodes empty after start time + 5 s."""
+    cluster = shop(spot=6, on_demand=8, step_seconds=0.5)
+    workloads = ten_workloads(cluster)
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    settle(cluster, rebalancer)
+    leaving = spot_nodes(cluster)
+    spot_pods = sum(pod.node in leaving for pod in cluster.pods)
+    cluster.others.append(Drainer(cluster))
     for name in leaving:
         cluster.cordon(name, TERMINATION)
     cluster.run(1)
-    assert rebalancer.count("release") == 7
+    assert rebalancer.count("release") == spot_pods
     took = cluster.run_until(lambda: not any(pod.node in leaving for pod in cluster.pods), 120)
     assert took <= 10 + 5
+    for name in leaving:
+        cluster.delete_node(name)
+    cluster.run(60)
+    budgeted = [each for index, each in enumerate(workloads) if index % 2]
+    assert all(watcher.low[each.name] >= each.replicas for each in budgeted)
+    assert rebalancer.violations == []
+
+
+def test_spot_behind_an_autoscaler_returns() -> None:
+    """It brings nodes only for pods that wait: the probe of the way back is one."""
+    cluster = shop(spot=3, on_demand=4)
+    web = cluster.deploy("web", 10)
+    cluster.budget(web, min_available="100%")
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    settle(cluster, rebalancer)
+    for name in spot_nodes(cluster):
+        cluster.lose(name)
+    cluster.run(120)
+    assert mix_of(cluster, web) == Mix(0, 10)
+    watcher.begin()
+    cluster.others.append(Autoscaler(cluster))
+    settle(cluster, rebalancer, 3600)
+    assert mix_of(cluster, web) == Mix(7, 3)
     assert watcher.low["web"] >= 10
     assert rebalancer.violations == []
+
+
+def test_a_rollout_without_the_webhook_is_repaired() -> None:
+    """Its pods are adopted where they stand, and those of the wrong class moved."""
+    cluster = shop(spot=6, on_demand=6)
+    web = cluster.deploy("web", 10)
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    settle(cluster, rebalancer)
+    cluster.webhook_is_up = False
+    cluster.roll_out(web)
+    cluster.run(120)
+    assert mix_of(cluster, web) == Mix(0, 10)
+    cluster.webhook_is_up = True
+    watcher.begin()
+    before = rebalancer.count("release")  # in vain, while nobody placed the replacements
+    settle(cluster, rebalancer)
+    assert rebalancer.count("release") - before == 7
+    assert watcher.low["web"] >= 10
+    assert rebalancer.violations == []
+
+
+def test_a_paused_rollout_is_left_alone() -> None:
+    """Two revisions, each with the mix of its own pods: no move, no loop, whatever the ratio."""
+    cluster = shop()
+    web = cluster.deploy("web", 10)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    settle(cluster, rebalancer)
+    cluster.roll_out(web)
+    cluster.run(5)
+    cluster.change(web, rollout=replace(web.rollout, paused=True))
+    cluster.run(60)
+    assert len({pod.owner for pod in cluster.pods_of(web)}) == 2
+    cluster.annotate(web, spot_ratio="30%")
+    cluster.run(10)
+    before = len(rebalancer.writes)
+    cluster.run(600)
+    assert len(rebalancer.writes) == before
+    assert rebalancer.count("release", "evict") == 0
+    assert str(Blocked.ROLLOUT) in rebalancer.skipped
+
+
+def test_a_stateful_set_is_moved_one_at_a_time_with_proof() -> None:
+    """All of it on on-demand, where admission had missed it: the next goes when all serve again."""
+    cluster = shop(spot=3, on_demand=4)
+    cluster.webhook_is_up = False
+    db = cluster.deploy_stateful("db", 8)
+    cluster.run(120)
+    assert mix_of(cluster, db) == Mix(0, 8)
+    cluster.webhook_is_up = True
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    settle(cluster, rebalancer, 1800)
+    assert rebalancer.count("evict") == 5
+    assert rebalancer.count("release") == 0
+    assert watcher.low["db"] >= 7
+    assert rebalancer.violations == []
+
+
+def test_a_stateful_set_keeps_its_floor_when_two_change_places() -> None:
+    """Ordinal 0 is on spot and 1 on on-demand: 0 comes first, or nobody would be on on-demand."""
+    cluster = shop(spot=2, on_demand=2)
+    db = cluster.deploy_stateful("db", 2, {names.SPOT_RATIO: "50%"})
+    cluster.run(60)
+    cluster.annotate(db, spot_ratio="0%", min_on_demand="0")
+    cluster.run(5)
+    first, second = sorted(cluster.pods_of(db), key=lambda pod: pod.name)
+    spot, on_demand = first, second
+    for pod, other in ((first, second), (second, first)):
+        cluster.put(replace(pod, node=other.node))
+    assert spot.name < on_demand.name
+    cluster.annotate(db, spot_ratio="50%", min_on_demand="1")
+    rebalancer = Rebalancer(cluster)
+    cluster.run_until(lambda: rebalancer.count("evict") == 2)
+    settle(cluster, rebalancer, 900)
+    assert [write.pod.name for write in rebalancer.writes if write.verb == "evict" and write.pod] == ["db-0", "db-1"]
+    assert rebalancer.violations == []
+
+
+def test_a_declared_minimum_holds_for_evictions() -> None:
+    """Nothing of a StatefulSet whose owner says that all must serve can be evicted."""
+    cluster = shop()
+    cluster.webhook_is_up = False
+    db = cluster.deploy_stateful("db", 3, {names.MIN_AVAILABLE: "3"})
+    cluster.run(60)
+    cluster.webhook_is_up = True
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    cluster.run(300)
+    assert rebalancer.count("evict") == 0
+    assert str(Blocked.MINIMUM) in rebalancer.skipped
+    assert watcher.low[db.name] == 3
+
+
+def test_unschedulable_spot_pods_fall_back_in_time() -> None:
+    """No spot at all: after `spot-fallback-after` they run on on-demand."""
+    cluster = shop(spot=0, on_demand=4)
+    rebalancer = Rebalancer(cluster)
+    web = cluster.deploy("web", 10, {names.SPOT_FALLBACK_AFTER: "30s"})
+    waiting = cluster.deploy("waiting", 3, {names.SPOT_FALLBACK: "wait", names.SPOT_FALLBACK_AFTER: "30s"})
+    cluster.run(29)
+    assert len(cluster.serving(web)) == 3
+    took = cluster.run_until(lambda: len(cluster.serving(web)) == 10, 60)
+    assert took <= 30
+    assert mix_of(cluster, waiting) == Mix(0, 1)
+    assert rebalancer.violations == []
+
+
+def test_full_on_demand_falls_back_to_spot_after_two_minutes() -> None:
+    cluster = shop(spot=6, on_demand=0)
+    rebalancer = Rebalancer(cluster)
+    web = cluster.deploy("web", 10)
+    lone = cluster.deploy("lone", 1)
+    cluster.run(110)
+    assert len(cluster.serving(web)) == 7
+    cluster.run(60)
+    assert len(cluster.serving(web)) == 10
+    assert cluster.serving(lone) == []
+    assert rebalancer.violations == []
+
+
+def test_a_quota_without_room_for_one_more_is_told() -> None:
+    cluster = shop()
+    web = cluster.deploy("web", 10)
+    cluster.put(Quota("shop", "pods", {"pods": 10}))
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    settle(cluster, rebalancer)
+    cluster.annotate(web, spot_ratio="30%")
+    cluster.run(60)
+    assert rebalancer.count("release") == 0
+    assert rebalancer.skipped == {str(Blocked.QUOTA)}
+    cluster.put(Quota("shop", "pods", {"pods": 11}))
+    settle(cluster, rebalancer)
+    assert rebalancer.count("release") == 4
+    assert rebalancer.violations == []
+
+
+def test_a_namespace_that_opts_out_gets_its_pods_back_and_nothing_else() -> None:
+    cluster = shop()
+    web = cluster.deploy("web", 10)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    settle(cluster, rebalancer)
+    cluster.annotate(web, spot_ratio="30%")
+    cluster.run_until(lambda: rebalancer.count("release") > 0)
+    moves = rebalancer.count("release")
+    cluster.opt_out("shop")
+    cluster.run(30)
+    assert rebalancer.count("undo") == moves
+    assert not any(names.RELEASED in pod.annotations for pod in cluster.pods)
+    assert len(cluster.pods_of(web)) == 10
+    before = len(rebalancer.writes)
+    cluster.run(400)
+    assert len(rebalancer.writes) == before
+    assert rebalancer.violations == []
+
+
+def test_modes_and_pause_stop_moves() -> None:
+    """`plan-only` and `off` tell what would be done; a pause stops everything; afterwards it is done."""
+    cluster = shop()
+    web = cluster.deploy("web", 10)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    settle(cluster, rebalancer)
+    for mode, blocked in (("plan-only", Blocked.PLAN_ONLY), ("off", Blocked.OFF)):
+        cluster.annotate(web, spot_ratio="30%", rebalance=mode)
+        cluster.run(60)
+        assert rebalancer.count("release") == 0
+        assert rebalancer.skipped == {str(blocked)}
+    rebalancer.is_paused = True
+    cluster.annotate(web, rebalance="")
+    cluster.run(60)
+    assert rebalancer.count("release") == 0
+    assert rebalancer.skipped == {str(Blocked.PAUSED)}
+    rebalancer.is_paused = False
+    settle(cluster, rebalancer)
+    assert rebalancer.count("release") == 4
+
+
+def test_moves_wait_for_the_window_and_urgent_ones_do_not() -> None:
+    """START is a Sunday, 15:06:40 UTC."""
+    cluster = shop()
+    web = cluster.deploy("web", 10, {names.REBALANCE_WINDOW: "20 15 * * * 1h"})
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    settle(cluster, rebalancer)
+    cluster.annotate(web, spot_ratio="30%")
+    cluster.run(600)
+    assert rebalancer.count("release") == 0
+    assert rebalancer.skipped == {str(Blocked.WINDOW)}
+    settle(cluster, rebalancer)
+    assert rebalancer.count("release") == 4
+    cluster.run(3700)
+    name = next(pod.node for pod in cluster.pods_of(web))
+    cluster.cordon(name, TERMINATION)
+    cluster.run(2)
+    assert rebalancer.count("release") > 4
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_crash_at_any_write_changes_nothing_in_the_end(after: bool) -> None:
+    """Killed before or after the n-th write, for every n: the same mix, no double eviction, no pod left released."""
+    for at in count(1):
+        cluster = shop(spot=4, on_demand=4)
+        web = cluster.deploy("web", 8)
+        cluster.budget(web, min_available="100%")
+        cluster.run(60)
+        rebalancer, watcher = Rebalancer(cluster, fault=Fault(at, after)), Watcher(cluster)
+        cluster.annotate(web, spot_ratio="30%")
+        settle(cluster, rebalancer)
+        cluster.run(30)
+        assert rebalancer.violations == []
+        assert rebalancer.count("release") == 3
+        assert watcher.low["web"] >= 8
+        if not rebalancer.deaths:
+            break
+    assert at > 10
