@@ -99,6 +99,11 @@ WEBHOOK_COMPONENT = "webhook"
 EVENT_CONTROLLER = PREFIX + "webhook"
 EVENT_MISTAKE = "PolicyMistake"
 EVENT_ACTION = "Place"
+# Reasons of others' Events, read by the rebalancer. The cloud's controller says on a Node that its machine is gone;
+SIGN_NODE_DELETED = "DeletingNode"
+# Cluster Autoscaler and Karpenter say on a pod that room for it is coming.
+SIGN_SCALE_UP = "TriggeredScaleUp"
+SIGN_NOMINATED = "Nominated"
 
 # --- metrics -------------------------------------------------------------------------------------------------------
 # Written by the webhook.
