@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 
 from kube.client import Client
-from kube.decode import Identity, Shape
+from kube.decode import Shape
 from kube.errors import Conflict, NotFound
 from kube.resources import Resource
 from kube.store import Store
+from kube.wire import Identity
 from placement import names, pause
 from placement.configuration import Configuration, ConfigurationError, parse_configuration
 from placement.model import Key

@@ -1,29 +1,68 @@
 """API objects → `placement.model`, reading only what is used.
 
-A pod of 5 KB becomes a few hundred bytes: `msgspec` skips what the structs below do not name, and what siblings have
-in common (labels, owner, node affinity) is kept once. Absent, null and unknown fields never raise; a field of the wrong
-type does (`msgspec.ValidationError`), and the one object that has it is left out.
+A pod of 5 KB becomes a few hundred bytes: `msgspec` skips what the structs of `kube.wire` do not name, and what
+siblings have in common (labels, owner, node affinity, needs) is kept once. Absent, null and unknown fields never raise;
+a field of the wrong type does (`msgspec.ValidationError`), and the one object that has it is left out.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
 from sys import intern
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from kube.shared import Shared
+from kube.mint import mint
+from kube.needs import amounts, marks_of, needs_of, parts_of, shared_amounts
+from kube.shared import SHARED, Kept, Shared
+from kube.wire import (
+    BudgetObject,
+    BudgetSpec,
+    BudgetStatus,
+    Condition,
+    Identity,
+    ListMeta,
+    Meta,
+    NodeObject,
+    NodeSelector,
+    NodeSpec,
+    NodeStatus,
+    OwnerReference,
+    PodInFullObject,
+    PodObject,
+    PodSpec,
+    PodSpecInFull,
+    PodStatus,
+    PriorityClassObject,
+    QuotaObject,
+    QuotaSpec,
+    QuotaStatus,
+    RollingUpdate,
+    SignObject,
+    Strategy,
+    TemplateObject,
+    TemplateSpec,
+    Wire,
+    WorkloadObject,
+    WorkloadSpec,
+    WorkloadStatus,
+)
 from placement import names
 from placement.model import (
     DEFAULT_SCHEDULER,
+    NO_NEEDS,
     NOTHING,
+    Budget,
     Key,
     Kind,
     Namespace,
+    Needs,
     Node,
     NodeRequirement,
     NodeTaint,
@@ -31,162 +70,20 @@ from placement.model import (
     Owner,
     Pod,
     PriorityClass,
+    Quota,
     ReplicaSet,
     Rollout,
+    Sign,
     Template,
     Workload,
 )
 
 log = logging.getLogger(__name__)
 
+FAMILIES = 1024  # their keys are long, and what they are made of is shared, too
+
 T = TypeVar("T")
 O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741 - an object as it is on the wire
-
-
-# --- the wire: what is read of each object ------------------------------------------------------------------------
-
-
-class Wire(msgspec.Struct, gc=False, rename="camel"):
-    """A part of an API object. Every field may be absent or null."""
-
-
-class ListMeta(Wire):
-    resource_version: str | None = None
-    continue_: str | None = msgspec.field(default=None, name="continue")
-
-
-class Meta(Wire):
-    name: str | None = None
-    namespace: str | None = None
-    uid: str | None = None
-    resource_version: str | None = None
-    deletion_timestamp: str | None = None
-    labels: Raw = Raw()
-    annotations: dict[str, str] | None = None
-    owner_references: Raw = Raw()
-
-
-class Identity(Wire):
-    """Enough of any object to know which one is meant."""
-
-    metadata: Meta = msgspec.field(default_factory=Meta)
-
-
-class Condition(Wire):
-    type: str | None = None
-    status: str | None = None
-    reason: str | None = None
-    message: str | None = None
-
-
-class OwnerReference(Wire):
-    api_version: str | None = None
-    kind: str | None = None
-    name: str | None = None
-    uid: str | None = None
-    controller: bool | None = None
-
-
-class Expression(Wire):
-    key: str | None = None
-    operator: str | None = None
-    values: list[str] | None = None
-
-
-class SelectorTerm(Wire):
-    match_expressions: list[Expression] | None = None
-
-
-class NodeSelector(Wire):
-    node_selector_terms: list[SelectorTerm] | None = None
-
-
-class NodeAffinity(Wire):
-    required: Raw = msgspec.field(default=Raw(), name="requiredDuringSchedulingIgnoredDuringExecution")
-
-
-class Affinity(Wire):
-    node_affinity: NodeAffinity | None = None
-
-
-class PodSpec(Wire):
-    node_name: str | None = None
-    affinity: Affinity | None = None
-
-
-class PodStatus(Wire):
-    phase: str | None = None
-    conditions: list[Condition] | None = None
-
-
-class PodObject(Identity):
-    spec: PodSpec | None = None
-    status: PodStatus | None = None
-
-
-class Taint(Wire):
-    key: str | None = None
-    value: str | None = None
-    effect: str | None = None
-
-
-class NodeSpec(Wire):
-    taints: list[Taint] | None = None
-    unschedulable: bool | None = None
-
-
-class NodeStatus(Wire):
-    conditions: list[Condition] | None = None
-
-
-class NodeObject(Identity):
-    spec: NodeSpec | None = None
-    status: NodeStatus | None = None
-
-
-class TemplateSpec(Wire):
-    priority_class_name: str | None = None
-    node_name: str | None = None
-    scheduler_name: str | None = None
-
-
-class TemplateObject(Wire):
-    metadata: Meta | None = None
-    spec: TemplateSpec | None = None
-
-
-class RollingUpdate(Wire):
-    max_unavailable: int | str | None = None
-    max_surge: int | str | None = None
-
-
-class Strategy(Wire):
-    type: str | None = None
-    rolling_update: RollingUpdate | None = None
-
-
-class Ordinals(Wire):
-    start: int | None = None
-
-
-class WorkloadSpec(Wire):
-    """Of Deployments, StatefulSets and ReplicaSets alike."""
-
-    replicas: int | None = None
-    selector: Raw = Raw()
-    template: TemplateObject | None = None
-    strategy: Strategy | None = None
-    update_strategy: Strategy | None = None
-    pod_management_policy: str | None = None
-    ordinals: Ordinals | None = None
-
-
-class WorkloadObject(Identity):
-    spec: WorkloadSpec | None = None
-
-
-class PriorityClassObject(Identity):
-    value: int | None = None
 
 
 # --- parts that siblings share ------------------------------------------------------------------------------------
@@ -241,14 +138,46 @@ shared_terms = Shared(_build_terms)
 # --- wire → model -------------------------------------------------------------------------------------------------
 
 
+_Pod = mint(Pod)
+_ReplicaSet = mint(ReplicaSet)
+
+
+class Family(NamedTuple):
+    """What siblings of one class have in common."""
+
+    owner: Owner | None
+    terms: tuple[NodeTerm, ...]
+    needs: Needs
+
+
+_families: Kept[Hashable, Family] = Kept(FAMILIES)
+
+
 def pod(wire: PodObject) -> Pod:
+    """Without its needs, for whoever does not look for room."""
+    owner, terms = wire.metadata.owner_references, _required(wire.spec or _NO_POD_SPEC)
+    return _pod(wire, _families.get(b"\0".join((owner, terms)), lambda: _family(owner, terms, NO_NEEDS)))
+
+
+def pod_in_full(wire: PodInFullObject) -> Pod:
+    spec = wire.spec or _NO_POD_SPEC_IN_FULL
+    owner, terms = wire.metadata.owner_references, _required(spec)
+    key = (b"\0".join((owner, terms, *parts_of(spec))), marks_of(spec))
+    return _pod(wire, _families.get(key, lambda: _family(owner, terms, needs_of(spec))))
+
+
+def _family(owner: Raw, terms: Raw, needs: Needs) -> Family:
+    return Family(shared_owner(owner), shared_terms(terms), needs)
+
+
+def _pod(wire: PodObject, family: Family) -> Pod:
     meta, spec, status = wire.metadata, wire.spec or _NO_POD_SPEC, wire.status or _NO_POD_STATUS
-    ready, unschedulable = _conditions_of(status.conditions)
-    return Pod(
+    ready, unschedulable, changed = _conditions_of(status.conditions)
+    return _Pod(
         namespace=intern(meta.namespace or ""),
         name=meta.name or "",
         uid=meta.uid or "",
-        owner=shared_owner(meta.owner_references),
+        owner=family.owner,
         labels=shared_labels(meta.labels),
         annotations=_ours(meta.annotations),
         node=intern(spec.node_name or ""),
@@ -256,22 +185,37 @@ def pod(wire: PodObject) -> Pod:
         ready=ready,
         terminating=meta.deletion_timestamp is not None,
         unschedulable=unschedulable,
-        required_terms=_required_terms(spec.affinity),
+        required_terms=family.terms,
+        needs=family.needs,
+        created=seconds(meta.creation_timestamp),
+        changed=seconds(changed),
     )
 
 
+@lru_cache(SHARED)
+def seconds(moment: str | None) -> float:
+    """Since 1970; 0 for a moment that is absent, or that nobody can read. Siblings of one second share one number."""
+    try:
+        read = datetime.fromisoformat(moment or "")
+    except ValueError:
+        return 0.0
+    return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp()
+
+
 def node(wire: NodeObject) -> Node:
-    spec = wire.spec or NodeSpec()
-    conditions = (wire.status.conditions if wire.status is not None else None) or ()
+    meta, spec, status = wire.metadata, wire.spec or NodeSpec(), wire.status or NodeStatus()
     return Node(
-        name=intern(wire.metadata.name or ""),
-        labels=shared_labels(wire.metadata.labels),
+        name=intern(meta.name or ""),
+        labels=shared_labels(meta.labels),
         taints=tuple(
             NodeTaint(intern(taint.key or ""), taint.value or "", intern(taint.effect or ""))
             for taint in spec.taints or ()
         ),
         unschedulable=bool(spec.unschedulable),
-        ready=any(condition.type == "Ready" and condition.status == "True" for condition in conditions),
+        ready=any(each.type == "Ready" and each.status == "True" for each in status.conditions or ()),
+        allocatable=shared_amounts(status.allocatable),
+        deleting=meta.deletion_timestamp is not None,
+        created=seconds(meta.creation_timestamp),
     )
 
 
@@ -289,8 +233,8 @@ def stateful_set(wire: WorkloadObject) -> Workload:
 
 
 def replica_set(wire: WorkloadObject) -> ReplicaSet:
-    meta, spec = wire.metadata, wire.spec or WorkloadSpec()
-    return ReplicaSet(
+    meta, spec, status = wire.metadata, wire.spec or WorkloadSpec(), wire.status or _NO_WORKLOAD_STATUS
+    return _ReplicaSet(
         namespace=intern(meta.namespace or ""),
         name=meta.name or "",
         uid=meta.uid or "",
@@ -298,6 +242,8 @@ def replica_set(wire: WorkloadObject) -> ReplicaSet:
         replicas=_replicas(spec),
         selector=shared_selector(spec.selector),
         template=_template(spec.template),
+        observed=status.replicas or 0,
+        settled=(status.observed_generation or 0) >= (meta.generation or 0),
     )
 
 
@@ -305,42 +251,92 @@ def priority_class(wire: PriorityClassObject) -> PriorityClass:
     return PriorityClass(wire.metadata.name or "", wire.value or 0)
 
 
+def budget(wire: BudgetObject) -> Budget:
+    meta, spec, status = wire.metadata, wire.spec or BudgetSpec(), wire.status or BudgetStatus()
+    return Budget(
+        namespace=intern(meta.namespace or ""),
+        name=meta.name or "",
+        selector=shared_selector(spec.selector),
+        min_available=spec.min_available,
+        max_unavailable=spec.max_unavailable,
+        allowed=status.disruptions_allowed or 0,
+        healthy=status.current_healthy or 0,
+        desired=status.desired_healthy or 0,
+        expected=status.expected_pods or 0,
+        settled=(status.observed_generation or 0) >= (meta.generation or 0),
+    )
+
+
+def quota(wire: QuotaObject) -> Quota:
+    meta, spec, status = wire.metadata, wire.spec or QuotaSpec(), wire.status or QuotaStatus()
+    return Quota(
+        namespace=intern(meta.namespace or ""),
+        name=meta.name or "",
+        hard=amounts(spec.hard),
+        used=amounts(status.used),
+        is_scoped=bool(spec.scopes) or spec.scope_selector is not None,
+    )
+
+
+def sign(wire: SignObject) -> Sign:
+    """Dated by the last time that it was seen, wherever its writer notes that."""
+    meta = wire.metadata
+    moments = (
+        wire.last_timestamp,
+        wire.event_time,
+        wire.series.last_observed_time if wire.series is not None else None,
+    )
+    return Sign(
+        namespace=intern(meta.namespace or ""),
+        name=meta.name or "",
+        reason=intern(wire.reason or ""),
+        about=(wire.involved_object.name if wire.involved_object is not None else None) or "",
+        at=max(map(seconds, moments)) or seconds(meta.creation_timestamp),
+    )
+
+
+_NO_RAW = Raw()
 _NO_POD_SPEC = PodSpec()
+_NO_POD_SPEC_IN_FULL = PodSpecInFull()
 _NO_POD_STATUS = PodStatus()
+_NO_WORKLOAD_STATUS = WorkloadStatus()
 _PREFIX_LENGTH = len(names.PREFIX)
 # Values that differ from pod to pod gain nothing from interning; all others repeat.
 _UNIQUE = frozenset({names.DECISION, names.RELEASED})
+_KEPT = frozenset({names.DELETION_COST, names.SAFE_TO_EVICT, names.DO_NOT_DISRUPT})
 
 
-def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str]:
-    """Whether the pod is ready, and the scheduler's sentence if it is not placed."""
-    ready, unschedulable = False, ""
+def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None]:
+    """Whether the pod is ready, the scheduler's sentence if it is not placed, and since when that is so."""
+    ready, unschedulable, changed = False, "", None
     for condition in conditions or ():
         if condition.type == "Ready":
             ready = condition.status == "True"
+            changed = changed if unschedulable else condition.last_transition_time
         elif condition.type == "PodScheduled" and condition.status == "False":
             unschedulable = intern(condition.message or condition.reason or "not scheduled")
-    return ready, unschedulable
+            changed = condition.last_transition_time
+    return ready, unschedulable, changed
 
 
-def _required_terms(affinity: Affinity | None) -> tuple[NodeTerm, ...]:
-    if affinity is None or affinity.node_affinity is None:
-        return ()
-    return shared_terms(affinity.node_affinity.required)
+def _required(spec: PodSpec) -> Raw:
+    """Its own required node affinity."""
+    affinity = spec.affinity
+    return affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else _NO_RAW
 
 
 def _ours(annotations: dict[str, str] | None) -> Mapping[str, str]:
-    """Only what Spotweave reads; others can be as large as a whole manifest."""
+    """Only what Spotweave reads, whoever wrote it; others can be as large as a whole manifest."""
     kept = {
         intern(key): value if key in _UNIQUE else intern(value)
         for key, value in (annotations or NOTHING).items()
-        if key[:_PREFIX_LENGTH] == names.PREFIX or key == names.DELETION_COST
+        if key[:_PREFIX_LENGTH] == names.PREFIX or key in _KEPT
     }
     return kept or NOTHING
 
 
 def _workload(kind: Kind, wire: WorkloadObject, rollout: Callable[[WorkloadSpec], Rollout]) -> Workload:
-    meta, spec = wire.metadata, wire.spec or WorkloadSpec()
+    meta, spec, status = wire.metadata, wire.spec or WorkloadSpec(), wire.status or _NO_WORKLOAD_STATUS
     return Workload(
         kind=kind,
         namespace=intern(meta.namespace or ""),
@@ -354,6 +350,7 @@ def _workload(kind: Kind, wire: WorkloadObject, rollout: Callable[[WorkloadSpec]
         rollout=rollout(spec),
         ordered=kind is Kind.STATEFUL_SET and spec.pod_management_policy != "Parallel",
         first_ordinal=(spec.ordinals.start if spec.ordinals is not None else None) or 0,
+        settled=(status.observed_generation or 0) == (meta.generation or 0),
     )
 
 
@@ -381,6 +378,7 @@ def _deployment_rollout(spec: WorkloadSpec) -> Rollout:
         recreate=strategy.type == "Recreate",
         max_unavailable="25%" if update.max_unavailable is None else update.max_unavailable,
         max_surge="25%" if update.max_surge is None else update.max_surge,
+        paused=bool(spec.paused),
     )
 
 

@@ -16,10 +16,11 @@ from threading import Lock
 import msgspec
 
 from kube.client import Client
-from kube.decode import Identity, Shape
+from kube.decode import Shape
 from kube.errors import AlreadyExists, ApiError, NotFound
 from kube.resources import Resource
 from kube.store import Store
+from kube.wire import Identity
 from placement import names
 from placement.model import Key
 

@@ -8,11 +8,12 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kube import decode
+from kube import decode, wire
 from kube.client import Client
 from kube.decode import Page, Shape
 from kube.errors import Garbled
-from placement.model import Namespace, Node, Pod, PriorityClass, ReplicaSet, Workload
+from placement import names
+from placement.model import Budget, Namespace, Node, Pod, PriorityClass, Quota, ReplicaSet, Sign, Workload
 
 T = TypeVar("T")
 
@@ -32,23 +33,40 @@ class Resource(Generic[T]):
     query: Mapping[str, str | int] = field(default_factory=dict)
 
 
-PODS: Resource[Pod] = Resource("pods", "/api/v1/pods", Shape(decode.PodObject, decode.pod))
-NODES: Resource[Node] = Resource("nodes", "/api/v1/nodes", Shape(decode.NodeObject, decode.node))
-NAMESPACES: Resource[Namespace] = Resource("namespaces", "/api/v1/namespaces", Shape(decode.Identity, decode.namespace))
+# Two of the same: the webhook looks for no room, and is spared the reading of whole specs.
+PODS: Resource[Pod] = Resource("pods", "/api/v1/pods", Shape(wire.PodObject, decode.pod))
+PODS_IN_FULL: Resource[Pod] = Resource("pods", "/api/v1/pods", Shape(wire.PodInFullObject, decode.pod_in_full))
+NODES: Resource[Node] = Resource("nodes", "/api/v1/nodes", Shape(wire.NodeObject, decode.node))
+NAMESPACES: Resource[Namespace] = Resource("namespaces", "/api/v1/namespaces", Shape(wire.Identity, decode.namespace))
 DEPLOYMENTS: Resource[Workload] = Resource(
-    "deployments", "/apis/apps/v1/deployments", Shape(decode.WorkloadObject, decode.deployment)
+    "deployments", "/apis/apps/v1/deployments", Shape(wire.WorkloadObject, decode.deployment)
 )
 STATEFUL_SETS: Resource[Workload] = Resource(
-    "statefulsets", "/apis/apps/v1/statefulsets", Shape(decode.WorkloadObject, decode.stateful_set)
+    "statefulsets", "/apis/apps/v1/statefulsets", Shape(wire.WorkloadObject, decode.stateful_set)
 )
 REPLICA_SETS: Resource[ReplicaSet] = Resource(
-    "replicasets", "/apis/apps/v1/replicasets", Shape(decode.WorkloadObject, decode.replica_set)
+    "replicasets", "/apis/apps/v1/replicasets", Shape(wire.WorkloadObject, decode.replica_set)
 )
 PRIORITY_CLASSES: Resource[PriorityClass] = Resource(
     "priorityclasses",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
-    Shape(decode.PriorityClassObject, decode.priority_class),
+    Shape(wire.PriorityClassObject, decode.priority_class),
 )
+BUDGETS: Resource[Budget] = Resource(
+    "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", Shape(wire.BudgetObject, decode.budget)
+)
+QUOTAS: Resource[Quota] = Resource("resourcequotas", "/api/v1/resourcequotas", Shape(wire.QuotaObject, decode.quota))
+
+
+def _signs(reason: str) -> Resource[Sign]:
+    """Events with one reason: the server sends no others, of which there are many."""
+    shape = Shape(wire.SignObject, decode.sign)
+    return Resource(f"events-{reason}", "/api/v1/events", shape, {"fieldSelector": f"reason={reason}"})
+
+
+DELETED_NODES = _signs(names.SIGN_NODE_DELETED)
+SCALE_UPS = _signs(names.SIGN_SCALE_UP)
+NOMINATIONS = _signs(names.SIGN_NOMINATED)
 
 
 def owner_uid(owned: Pod | ReplicaSet) -> str | None:

@@ -8,17 +8,19 @@ from typing import TypeVar
 from kube.client import Client
 from kube.errors import Gone
 from kube.resources import (
+    BUDGETS,
     DEPLOYMENTS,
     NAMESPACES,
     NODES,
-    PODS,
+    PODS_IN_FULL,
+    QUOTAS,
     REPLICA_SETS,
     STATEFUL_SETS,
     Resource,
     pages,
 )
 from kube.store import Store
-from placement.model import Namespace, Node, Pod, ReplicaSet, Snapshot, Workload
+from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Snapshot, Workload
 
 T = TypeVar("T")
 
@@ -32,7 +34,9 @@ def read_snapshot(client: Client) -> Snapshot:
         nodes=read_all(client, NODES),
         workloads=(*read_all(client, DEPLOYMENTS), *read_all(client, STATEFUL_SETS)),
         replica_sets=read_all(client, REPLICA_SETS),
-        pods=read_all(client, PODS),
+        pods=read_all(client, PODS_IN_FULL),
+        budgets=read_all(client, BUDGETS),
+        quotas=read_all(client, QUOTAS),
     )
 
 
@@ -44,6 +48,8 @@ def snapshot_of(
     stateful_sets: Store[Workload],
     replica_sets: Store[ReplicaSet],
     pods: Store[Pod],
+    budgets: Store[Budget],
+    quotas: Store[Quota],
 ) -> Snapshot:
     """What the stores hold now. Each is consistent in itself; they may be some milliseconds apart."""
     return _snapshot(
@@ -52,6 +58,8 @@ def snapshot_of(
         workloads=(*deployments.values(), *stateful_sets.values()),
         replica_sets=replica_sets.values(),
         pods=pods.values(),
+        budgets=budgets.values(),
+        quotas=quotas.values(),
     )
 
 
@@ -75,6 +83,8 @@ def _snapshot(
     workloads: tuple[Workload, ...],
     replica_sets: tuple[ReplicaSet, ...],
     pods: tuple[Pod, ...],
+    budgets: tuple[Budget, ...],
+    quotas: tuple[Quota, ...],
 ) -> Snapshot:
     return Snapshot(
         namespaces={namespace.name: namespace for namespace in namespaces},
@@ -82,4 +92,6 @@ def _snapshot(
         workloads=workloads,
         replica_sets=replica_sets,
         pods=pods,
+        budgets=budgets,
+        quotas=quotas,
     )

@@ -86,8 +86,9 @@ class Store(Generic[T]):
         held = self._objects
         fresh: dict[Key, T] = {}
         for new in objects:
-            old = held.get(new.key)
-            fresh[new.key] = old if old is not None and old == new else new
+            key = new.key
+            old = held.get(key)
+            fresh[key] = old if old is not None and old == new else new
         buckets: _Buckets[T] = {name: {} for name in self._indexes}
         for key, new in fresh.items():
             _file(self._indexes, buckets, key, new)

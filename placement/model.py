@@ -174,7 +174,7 @@ NO_NEEDS = Needs()
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod as far as placement looks at it. `annotations` holds only ours and the deletion cost."""
+    """A pod as far as placement looks at it. `annotations` holds only ours and those of others that are read."""
 
     namespace: str
     name: str

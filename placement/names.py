@@ -104,6 +104,11 @@ EVENT_REBALANCER = PREFIX + "rebalancer"
 EVENT_MOVE_ACTION = "Move"
 EVENT_MOVED = "Moved"
 EVENT_BLOCKED = "MoveBlocked"
+# Reasons of others' Events, read by the rebalancer. The cloud's controller says on a Node that its machine is gone;
+SIGN_NODE_DELETED = "DeletingNode"
+# Cluster Autoscaler and Karpenter say on a pod that room for it is coming.
+SIGN_SCALE_UP = "TriggeredScaleUp"
+SIGN_NOMINATED = "Nominated"
 
 # --- metrics -------------------------------------------------------------------------------------------------------
 # Written by the webhook.

@@ -10,25 +10,17 @@ cluster-wide, not per workload, and runs out by itself; one that is noted again 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from placement import names
 from placement.model import Class, NodeTerm
+from placement.quantity import NONE, quantity
 
 KEY = "outages.json"
 FIRST_SECONDS = 300.0
 LONGEST_SECONDS = 3600.0
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)([a-zA-Z]*)", re.ASCII)
-_UNITS = {
-    "": Fraction(1),
-    "m": Fraction(1, 1000),
-    **{unit: Fraction(1000**power) for power, unit in enumerate(("k", "M", "G", "T"), 1)},
-    **{unit: Fraction(1024**power) for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti"), 1)},
-}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -170,11 +162,6 @@ def outages_text(outages: Outages) -> str:
 def shape_of(raw_spec: dict[str, Any]) -> Shape:
     """What a pod's containers ask for together; what cannot be read counts as nothing."""
     asked = [(each.get("resources") or {}).get("requests") or {} for each in raw_spec.get("containers") or ()]
-    cpu = sum((_quantity(each.get("cpu")) for each in asked), Fraction(0))
-    memory = sum((_quantity(each.get("memory")) for each in asked), Fraction(0))
+    cpu = sum((quantity(each.get("cpu")) for each in asked), NONE)
+    memory = sum((quantity(each.get("memory")) for each in asked), NONE)
     return Shape(int(cpu * 1000), int(memory / 1024**2))
-
-
-def _quantity(value: object) -> Fraction:
-    matched = _QUANTITY.fullmatch(str(value or 0)[:32])
-    return Fraction(matched[1]) * _UNITS[matched[2]] if matched and matched[2] in _UNITS else Fraction(0)

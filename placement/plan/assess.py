@@ -34,7 +34,7 @@ from placement.plan.group import (
     undone,
 )
 from placement.plan.reslot import crowds_of, leaned, reslotted
-from placement.slots import Mix
+from placement.slots import Mix, Slots
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
 PATIENCE = 5  # so many times its fallback time a pod waits where it would fit nowhere else either

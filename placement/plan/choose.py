@@ -269,9 +269,9 @@ class _Chooser:
         if len(serving) < len(siblings) or self._per_workload[group.workload.uid]:
             return Blocked.UNSETTLED
         before = self._scene.evicted.get(seat(group.workload, pod))
-        if before is not None and before.policy == policy_mark(group.policy.slots):
-            if now < before.at + self._moves.cool_down.total_seconds():
-                return Blocked.COOL_DOWN
+        is_same_policy = before is not None and before.policy == policy_mark(group.policy.slots)
+        if before is not None and is_same_policy and now < before.at + self._moves.cool_down.total_seconds():
+            return Blocked.COOL_DOWN
         if not group.availability.is_assumed and len(serving) <= group.needed:
             return Blocked.MINIMUM
         if wish.to is Class.SPOT and not _spares_on_demand(wish, serving):

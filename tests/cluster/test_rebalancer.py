@@ -143,7 +143,7 @@ def test_a_lone_replica_on_the_wrong_class_is_moved_and_serves_all_the_while(sce
 
 
 def test_all_spot_lost_and_back(scene: Scene) -> None:
-    """Ten workloads of different policies: each serves again after its pods' own start; back on spot, never one less."""
+    """Ten workloads of different policies: each serves again after its pods' start; back on spot, never one less."""
     policies: dict[str, tuple[int, dict[str, str], dict[str, Any]]] = {
         "plain": (10, {}, {}),
         "half": (8, {names.SPOT_RATIO: "50%"}, {}),
@@ -156,8 +156,8 @@ def test_all_spot_lost_and_back(scene: Scene) -> None:
         "floor": (9, {names.MIN_ON_DEMAND: "5"}, {"minAvailable": "50%"}),
         "wide": (30, {names.SPOT_RATIO: "90%"}, {"minAvailable": "100%"}),
     }
-    for name, (replicas, annotations, budget) in policies.items():
-        scene.create(name, replicas, annotations, **budget)
+    for name, (replicas, settings, budget) in policies.items():
+        scene.create(name, replicas, settings, **budget)
     at_first = scene.settles(*policies)
     lost_at = time.monotonic()
     scene.watcher.forget()

@@ -6,18 +6,26 @@ from typing import Any
 import msgspec
 import pytest
 
+from kube.decode import seconds
 from kube.resources import (
+    BUDGETS,
+    DELETED_NODES,
     DEPLOYMENTS,
     NAMESPACES,
     NODES,
+    NOMINATIONS,
     PODS,
+    PODS_IN_FULL,
     PRIORITY_CLASSES,
+    QUOTAS,
     REPLICA_SETS,
+    SCALE_UPS,
     STATEFUL_SETS,
     Resource,
 )
 from kube.shared import Shared
 from placement.model import (
+    Budget,
     Key,
     Kind,
     Namespace,
@@ -27,8 +35,10 @@ from placement.model import (
     Owner,
     Pod,
     PriorityClass,
+    Quota,
     ReplicaSet,
     Rollout,
+    Sign,
     Template,
     Workload,
 )
@@ -54,11 +64,14 @@ FULL_POD: Raw = {
         "namespace": "shop",
         "uid": "pod-uid",
         "resourceVersion": "77",
+        "creationTimestamp": "2026-11-16T11:00:00Z",
         "deletionTimestamp": "2026-11-16T12:00:00Z",
         "labels": {"app": "web"},
         "annotations": {
             "spotweave.dev/slot": "3",
             "controller.kubernetes.io/pod-deletion-cost": "-3",
+            "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+            "karpenter.sh/do-not-disrupt": "true",
             "spotweave.development": "not ours",
             "kubectl.kubernetes.io/last-applied-configuration": "{}",
         },
@@ -87,20 +100,29 @@ FULL_POD: Raw = {
     },
     "status": {
         "phase": "Running",
-        "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}],
+        "conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-16T11:00:01Z"},
+            {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-16T11:00:10Z"},
+        ],
     },
 }
+ELEVEN = 1794826800.0  # o'clock on 16 November 2026
 
 
 def test_a_pod_keeps_what_placement_looks_at() -> None:
-    """Of the annotations ours and the deletion cost, of the owners the controller, of the affinity what is required."""
+    """Of annotations ours and those that we heed, of owners the controller, of affinity what is required."""
     assert decoded(PODS, FULL_POD) == Pod(
         namespace="shop",
         name="web-1",
         uid="pod-uid",
         owner=Owner("ReplicaSet", "rs", "rs-uid", "apps"),
         labels={"app": "web"},
-        annotations={"spotweave.dev/slot": "3", "controller.kubernetes.io/pod-deletion-cost": "-3"},
+        annotations={
+            "spotweave.dev/slot": "3",
+            "controller.kubernetes.io/pod-deletion-cost": "-3",
+            "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+            "karpenter.sh/do-not-disrupt": "true",
+        },
         node="n1",
         phase="Running",
         ready=True,
@@ -110,7 +132,52 @@ def test_a_pod_keeps_what_placement_looks_at() -> None:
             (NodeRequirement("zone", "In", ("a", "b")), NodeRequirement("gpu", "DoesNotExist")),
             (NodeRequirement("arm", "Exists"),),
         ),
+        created=ELEVEN,
+        changed=ELEVEN + 10,
     )
+
+
+def condition(kind: str, status: str, second: int) -> Raw:
+    return {"type": kind, "status": status, "lastTransitionTime": f"2026-11-16T11:00:{second:02d}Z"}
+
+
+CHANGES: dict[str, tuple[list[Raw] | None, float]] = {
+    "when it became ready": ([condition("PodScheduled", "True", 1), condition("Ready", "True", 2)], ELEVEN + 2),
+    "when it ceased to be": ([condition("Ready", "False", 3), condition("PodScheduled", "True", 1)], ELEVEN + 3),
+    "when it was found unschedulable": ([condition("PodScheduled", "False", 4)], ELEVEN + 4),
+    "unschedulable counts more than not ready": (
+        [condition("Ready", "False", 5), condition("PodScheduled", "False", 4)],
+        ELEVEN + 4,
+    ),
+    "in either order": ([condition("PodScheduled", "False", 4), condition("Ready", "False", 5)], ELEVEN + 4),
+    "others do not count": ([condition("Initialized", "True", 6)], 0.0),
+    "none": (None, 0.0),
+    "no moment": ([{"type": "Ready", "status": "True", "lastTransitionTime": None}], 0.0),
+}
+
+
+@pytest.mark.parametrize(("conditions", "expected"), CHANGES.values(), ids=CHANGES.keys())
+def test_when_a_pod_changed(conditions: list[Raw] | None, expected: float) -> None:
+    """How long it has been ready, unready or unschedulable is told from this."""
+    assert decoded(PODS, named(status={"conditions": conditions})).changed == expected
+
+
+MOMENTS: dict[str, tuple[str | None, float]] = {
+    "as the API writes it": ("2026-11-16T11:00:00Z", ELEVEN),
+    "with a fraction": ("2026-11-16T11:00:00.250000Z", ELEVEN + 0.25),
+    "in another zone": ("2026-11-16T12:00:00+01:00", ELEVEN),
+    "in none": ("2026-11-16T11:00:00", ELEVEN),
+    "long ago": ("0001-01-01T00:00:00Z", -62135596800.0),
+    "nothing": (None, 0.0),
+    "no moment": ("soon", 0.0),
+    "no such day": ("2026-02-30T00:00:00Z", 0.0),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), MOMENTS.values(), ids=MOMENTS.keys())
+def test_moments_are_seconds_since_1970(text: str | None, expected: float) -> None:
+    """What is absent or cannot be read is 0, and never raises."""
+    assert seconds(text) == expected
 
 
 SCHEDULING = {
@@ -156,6 +223,7 @@ def nulled(raw: Any) -> Any:
 
 BARE: dict[str, tuple[Resource[Any], object]] = {
     "pod": (PODS, Pod("", "a")),
+    "pod in full": (PODS_IN_FULL, Pod("", "a")),
     "node": (NODES, Node("a", ready=False)),
     "namespace": (NAMESPACES, Namespace("a")),
     "deployment": (DEPLOYMENTS, Workload(Kind.DEPLOYMENT, "", "a", "", 1)),
@@ -165,6 +233,9 @@ BARE: dict[str, tuple[Resource[Any], object]] = {
     ),
     "replica set": (REPLICA_SETS, ReplicaSet("", "a", "", None, 1)),
     "priority class": (PRIORITY_CLASSES, PriorityClass("a", 0)),
+    "budget": (BUDGETS, Budget("", "a")),
+    "quota": (QUOTAS, Quota("", "a")),
+    "sign": (SCALE_UPS, Sign("", "a", "", "")),
 }
 
 
@@ -178,14 +249,30 @@ def test_absent_and_null_fields_mean_the_defaults(resource: Resource[Any], expec
 
 
 def test_a_node_tells_class_health_and_taints() -> None:
-    """Taints; cordoned; ready only if it says so."""
+    """Taints; cordoned; ready only if it says so; how much fits; since when it is there, and whether it is to go."""
     raw: Raw = {
-        "metadata": {"name": "n1", "labels": {"topology.kubernetes.io/zone": "z1"}},
+        "metadata": {
+            "name": "n1",
+            "labels": {"topology.kubernetes.io/zone": "z1"},
+            "creationTimestamp": "2026-11-16T11:00:00Z",
+            "deletionTimestamp": "2026-11-16T12:00:00Z",
+        },
         "spec": {"taints": [{"key": "spot", "value": "x", "effect": "NoSchedule"}], "unschedulable": True},
-        "status": {"conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "True"}]},
+        "status": {
+            "conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "True"}],
+            "allocatable": {"cpu": "3920m", "memory": "15Gi", "pods": "110", "example.com/gpu": "1"},
+            "capacity": {"cpu": "4"},
+        },
     }
     expected = Node(
-        "n1", {"topology.kubernetes.io/zone": "z1"}, (NodeTaint("spot", "x"),), unschedulable=True, ready=True
+        "n1",
+        {"topology.kubernetes.io/zone": "z1"},
+        (NodeTaint("spot", "x"),),
+        unschedulable=True,
+        ready=True,
+        allocatable={"cpu": 3920, "memory": 15 * 2**30, "pods": 110, "example.com/gpu": 1},
+        deleting=True,
+        created=ELEVEN,
     )
     assert decoded(NODES, raw) == expected
     raw["status"]["conditions"][1]["status"] = "Unknown"
@@ -236,6 +323,31 @@ def test_a_recreating_deployment_says_so() -> None:
     assert decoded(DEPLOYMENTS, named(spec={"strategy": {"type": "Recreate"}})).rollout.recreate
 
 
+def test_a_paused_deployment_says_so() -> None:
+    """Nothing is rolled out meanwhile, however old its pods."""
+    assert decoded(DEPLOYMENTS, named(spec={"paused": True})).rollout.paused
+    assert not decoded(DEPLOYMENTS, named(spec={"paused": None})).rollout.paused
+
+
+SETTLED: dict[str, tuple[int | None, Raw | None, bool]] = {
+    "seen": (3, {"observedGeneration": 3}, True),
+    "not seen yet": (3, {"observedGeneration": 2}, False),
+    "never seen": (1, {}, False),
+    "no status": (1, None, False),
+    "neither": (None, None, True),
+}
+
+
+@pytest.mark.parametrize(("generation", "status_", "expected"), SETTLED.values(), ids=SETTLED.keys())
+@pytest.mark.parametrize("resource", [DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS, BUDGETS], ids=lambda each: each.name)
+def test_what_its_controller_has_acted_on_is_settled(
+    resource: Resource[Any], generation: int | None, status_: Raw | None, expected: bool
+) -> None:
+    """Until then its status tells of an older spec."""
+    raw = {"metadata": {"name": "a", "generation": generation}, "status": status_}
+    assert decoded(resource, raw).settled is expected
+
+
 def test_a_stateful_set_has_ordinals_and_an_order() -> None:
     """Ordered unless Parallel; ordinals may start above 0; it never surges."""
     spec = {
@@ -264,11 +376,105 @@ def test_a_replica_set_knows_its_deployment_and_its_own_pods() -> None:
             "ownerReferences": [OWNER | {"kind": "Deployment"}],
         },
         "spec": {"replicas": 4, "selector": SELECTOR, "template": TEMPLATE},
+        "status": {"replicas": 3, "readyReplicas": 2},
     }
-    expected = ReplicaSet(
-        "shop", "rs", "u", Owner("Deployment", "rs", "rs-uid"), 4, SELECTOR, Template({"app": "web"}, "high", True)
-    )
+    template = Template({"app": "web"}, "high", True)
+    owner = Owner("Deployment", "rs", "rs-uid")
+    expected = ReplicaSet("shop", "rs", "u", owner, 4, SELECTOR, template, observed=3)
     assert decoded(REPLICA_SETS, raw) == expected
+
+
+def test_a_budget_says_whom_it_guards_and_what_is_left() -> None:
+    """Amounts as written; what its controller counted."""
+    raw = named(
+        spec={"minAvailable": "80%", "maxUnavailable": None, "selector": SELECTOR},
+        status={
+            "observedGeneration": 1,
+            "disruptionsAllowed": 2,
+            "currentHealthy": 10,
+            "desiredHealthy": 8,
+            "expectedPods": 11,
+            "disruptedPods": {"web-1": "2026-11-16T11:00:00Z"},
+        },
+    )
+    expected = Budget("shop", "a", SELECTOR, min_available="80%", allowed=2, healthy=10, desired=8, expected=11)
+    assert decoded(BUDGETS, raw) == expected
+    assert decoded(BUDGETS, named(spec={"maxUnavailable": 0})).max_unavailable == 0
+
+
+def test_a_quota_says_how_much_there_may_be_and_is() -> None:
+    """In the units of the model, by the names that were written."""
+    hard = {"pods": "10", "requests.cpu": "2", "requests.memory": "1Gi"}
+    used = {"pods": "3", "requests.cpu": "150m", "requests.memory": "64Mi"}
+    assert decoded(QUOTAS, named(spec={"hard": hard}, status={"hard": hard, "used": used})) == Quota(
+        "shop",
+        "a",
+        {"pods": 10, "requests.cpu": 2000, "requests.memory": 2**30},
+        {"pods": 3, "requests.cpu": 150, "requests.memory": 64 * 2**20},
+    )
+
+
+SCOPES: dict[str, tuple[Raw, bool]] = {
+    "all pods": ({"scopes": [], "scopeSelector": None}, False),
+    "by a scope": ({"scopes": ["BestEffort"]}, True),
+    "by a selector": ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass"}]}}, True),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), SCOPES.values(), ids=SCOPES.keys())
+def test_a_quota_of_some_pods_says_so(spec: Raw, expected: bool) -> None:
+    """It may not count the pod that one has in mind."""
+    assert decoded(QUOTAS, named(spec=spec)).is_scoped is expected
+
+
+SIGNS: dict[str, tuple[Raw, float]] = {
+    "as it was always written": ({"lastTimestamp": "2026-11-16T11:00:05Z", "eventTime": None}, ELEVEN + 5),
+    "by the newer API": ({"lastTimestamp": None, "eventTime": "2026-11-16T11:00:05.500000Z"}, ELEVEN + 5.5),
+    "again and again": (
+        {"eventTime": "2026-11-16T11:00:05.000000Z", "series": {"lastObservedTime": "2026-11-16T11:00:09.000000Z"}},
+        ELEVEN + 9,
+    ),
+    "never dated": ({"series": None}, ELEVEN),
+}
+
+
+@pytest.mark.parametrize(("dated", "expected"), SIGNS.values(), ids=SIGNS.keys())
+def test_a_sign_is_dated_by_when_it_was_last_seen(dated: Raw, expected: float) -> None:
+    """Whichever way its writer has of saying so; at worst, by when it was written."""
+    raw = {
+        "metadata": {"name": "e", "namespace": "default", "creationTimestamp": "2026-11-16T11:00:00Z"},
+        "reason": "DeletingNode",
+        "involvedObject": {"kind": "Node", "name": "n1"},
+        "message": "gone",
+        **dated,
+    }
+    assert decoded(DELETED_NODES, raw) == Sign("default", "e", "DeletingNode", "n1", expected)
+
+
+def test_of_signs_only_those_that_we_go_by_are_asked_for() -> None:
+    """A cluster has very many Events."""
+    assert [resource.query for resource in (DELETED_NODES, SCALE_UPS, NOMINATIONS)] == [
+        {"fieldSelector": f"reason={reason}"} for reason in ("DeletingNode", "TriggeredScaleUp", "Nominated")
+    ]
+
+
+WRONG: dict[str, tuple[Resource[Any], Raw]] = {
+    "a budget's amount": (BUDGETS, {"spec": {"minAvailable": []}}),
+    "a budget's selector": (BUDGETS, {"spec": {"selector": "x"}}),
+    "a quota's amounts": (QUOTAS, {"spec": {"hard": ["pods"]}}),
+    "what a sign is about": (SCALE_UPS, {"involvedObject": "web-1"}),
+    "when a sign was seen": (SCALE_UPS, {"lastTimestamp": 7}),
+    "what a node has": (NODES, {"status": {"allocatable": [1]}}),
+    "a generation": (REPLICA_SETS, {"status": {"observedGeneration": "1"}}),
+    "whether it is paused": (DEPLOYMENTS, {"spec": {"paused": "yes"}}),
+}
+
+
+@pytest.mark.parametrize(("resource", "fields"), WRONG.values(), ids=WRONG.keys())
+def test_a_field_of_the_wrong_type_costs_only_its_object(resource: Resource[Any], fields: Raw) -> None:
+    """The others of its page are read."""
+    read = resource.shape.page(page(named(), named(**fields)))
+    assert (len(read.items), read.rejected) == (1, 1)
 
 
 def test_a_page_says_where_it_ends() -> None:

@@ -7,7 +7,7 @@ from kube.errors import ApiError, Forbidden, Garbled, Gone, ServerError
 from kube.resources import PODS
 from kube.snapshot import STARTS, read_all, read_snapshot, snapshot_of
 from kube.store import Store
-from placement.model import Kind, Namespace, Node, Pod, ReplicaSet, Snapshot, Workload
+from placement.model import Budget, Kind, Namespace, Node, Pod, Quota, ReplicaSet, Snapshot, Workload
 from tests.kube.objects import page, raw_pod, status
 from tests.kube.scripted import Answer, Script
 
@@ -17,11 +17,12 @@ META = {"name": "x", "namespace": "shop", "uid": "u"}
 def test_a_snapshot_is_one_list_of_each(script: Script, client: Client) -> None:
     """Deployments and StatefulSets are both workloads."""
     bare = {"metadata": META}
-    script.answer(*[page(bare)] * 6)
+    script.answer(*[page(bare)] * 8)
     snapshot = read_snapshot(client)
     assert [workload.kind for workload in snapshot.workloads] == [Kind.DEPLOYMENT, Kind.STATEFUL_SET]
     assert (set(snapshot.namespaces), set(snapshot.nodes)) == ({"x"}, {"x"})
     assert (len(snapshot.replica_sets), len(snapshot.pods)) == (1, 1)
+    assert (len(snapshot.budgets), len(snapshot.quotas)) == (1, 1)
 
 
 def test_pages_are_followed_by_their_token(script: Script, client: Client) -> None:
@@ -74,6 +75,8 @@ def test_a_snapshot_of_stores_is_what_they_hold() -> None:
     stateful_sets: Store[Workload] = Store()
     replica_sets: Store[ReplicaSet] = Store()
     pods: Store[Pod] = Store()
+    budgets: Store[Budget] = Store()
+    quotas: Store[Quota] = Store()
     namespaces.put(Namespace("shop"))
     nodes.put(Node("n1"))
     deployment = Workload(Kind.DEPLOYMENT, "shop", "a", "u1", 1)
@@ -82,6 +85,8 @@ def test_a_snapshot_of_stores_is_what_they_hold() -> None:
     stateful_sets.put(stateful_set)
     replica_sets.put(ReplicaSet("shop", "a-1", "u3", None, 1))
     pods.put(Pod("shop", "a-1-x"))
+    budgets.put(Budget("shop", "a"))
+    quotas.put(Quota("shop", "a"))
     assert snapshot_of(
         namespaces=namespaces,
         nodes=nodes,
@@ -89,10 +94,14 @@ def test_a_snapshot_of_stores_is_what_they_hold() -> None:
         stateful_sets=stateful_sets,
         replica_sets=replica_sets,
         pods=pods,
+        budgets=budgets,
+        quotas=quotas,
     ) == Snapshot(
         namespaces={"shop": Namespace("shop")},
         nodes={"n1": Node("n1")},
         workloads=(deployment, stateful_set),
         replica_sets=(ReplicaSet("shop", "a-1", "u3", None, 1),),
         pods=(Pod("shop", "a-1-x"),),
+        budgets=(Budget("shop", "a"),),
+        quotas=(Quota("shop", "a"),),
     )

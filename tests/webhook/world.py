@@ -7,7 +7,8 @@ from typing import Any
 
 import jsonpatch
 
-from kube.decode import PodObject, Shape, pod
+from kube.decode import Shape, pod
+from kube.wire import PodObject
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload

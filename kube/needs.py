@@ -1,0 +1,208 @@
+"""What a pod asks of a node, read from its spec; siblings share one `Needs`.
+
+The bytes of two siblings' specs differ (node, name, the volume of the token), so they are compared by the parts that
+matter. Only a spec whose parts were not seen of late is decoded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from sys import intern
+
+import msgspec
+from msgspec import Raw
+
+from kube.shared import Kept, Shared
+from kube.wire import (
+    AffinityInFull,
+    PodSpecInFull,
+    Port,
+    Quantities,
+    Resources,
+    SpreadConstraint,
+    TolerationObject,
+    Volume,
+)
+from placement.model import NO_AMOUNTS, NOTHING, HardSpread, Needs, Toleration
+from placement.quantity import amount
+
+Marks = tuple[int | None, int | None, bool | None, bool, tuple[bool, bool], tuple[str | None, ...] | None]
+
+_HARD = b"DoNotSchedule"
+_HOST_PORT = b"hostPort"
+_SIDECAR = "Always"
+
+_decode_resources = msgspec.json.Decoder(Resources | None).decode
+_decode_quantities = msgspec.json.Decoder(Quantities | None).decode
+_decode_ports = msgspec.json.Decoder(list[Port] | None).decode
+_decode_selector = msgspec.json.Decoder(dict[str, str] | None).decode
+_decode_tolerations = msgspec.json.Decoder(list[TolerationObject] | None).decode
+_decode_spread = msgspec.json.Decoder(list[SpreadConstraint] | None).decode
+
+
+def amounts(quantities: Quantities | None) -> Mapping[str, int]:
+    """Resource → how much, in the model's units."""
+    return {intern(name): amount(name, each) for name, each in quantities.items()} if quantities else NO_AMOUNTS
+
+
+def _build_amounts(raw: bytes) -> Mapping[str, int]:
+    return amounts(_decode_quantities(raw) if raw else None)
+
+
+shared_amounts = Shared(_build_amounts)
+_kept: Kept[tuple[bytes, Marks], Needs] = Kept()
+
+
+def needs_of(spec: PodSpecInFull) -> Needs:
+    """One for all pods that need the same, of whatever workload."""
+    return _kept.get(_key(spec), lambda: _needs(spec))
+
+
+def parts_of(spec: PodSpecInFull) -> list[Raw]:
+    """What of a spec tells two pods' needs apart, as far as it is told by bytes. `marks_of` tells the rest."""
+    parts = [
+        spec.tolerations,
+        spec.node_selector,
+        spec.overhead,
+        spec.resources,
+        spec.topology_spread_constraints,
+    ]
+    for container in spec.containers or ():
+        parts += (container.resources, container.ports)
+    for container in spec.init_containers or ():
+        parts += (container.resources, container.ports)
+    return parts
+
+
+def marks_of(spec: PodSpecInFull) -> Marks:
+    """What of a spec tells two pods' needs apart and is no JSON any more."""
+    return (
+        spec.priority,
+        spec.termination_grace_period_seconds,
+        spec.host_network,
+        _has_pod_affinity(spec.affinity),
+        _storage(spec.volumes),
+        tuple([each.restart_policy for each in spec.init_containers]) if spec.init_containers else None,
+    )
+
+
+def _key(spec: PodSpecInFull) -> tuple[bytes, Marks]:
+    """Without what most pods have and does not matter: soft spread constraints, ports that are not the host's."""
+    spread = bytes(spec.topology_spread_constraints)
+    parts = [spec.tolerations, spec.node_selector, spec.overhead, spec.resources, spread if _HARD in spread else b""]
+    for container in (*(spec.containers or ()), *(spec.init_containers or ())):
+        ports = bytes(container.ports)
+        parts += (container.resources, ports if spec.host_network or _HOST_PORT in ports else b"")
+    return b"\0".join(parts), marks_of(spec)
+
+
+def _has_pod_affinity(affinity: AffinityInFull | None) -> bool:
+    if affinity is None:
+        return False
+    to, against = affinity.pod_affinity, affinity.pod_anti_affinity
+    return bool((to is not None and to.required) or (against is not None and against.required))
+
+
+def _storage(volumes: list[Volume] | None) -> tuple[bool, bool]:
+    """Whether there are claims, and whether something is kept on the node's disk."""
+    claims = local = False
+    for volume in volumes or ():
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
+            claims = True
+        elif volume.host_path is not None or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory"):
+            local = True
+    return claims, local
+
+
+# --- where nothing was kept ------------------------------------------------------------------------------------------
+
+
+def _needs(spec: PodSpecInFull) -> Needs:
+    has_claims, has_local_storage = _storage(spec.volumes)
+    grace = spec.termination_grace_period_seconds
+    return Needs(
+        requests=_requests(spec),
+        node_selector=_node_selector(spec.node_selector),
+        tolerations=_tolerations(spec.tolerations),
+        hard_spread=_hard_spread(spec.topology_spread_constraints),
+        has_pod_affinity=_has_pod_affinity(spec.affinity),
+        has_claims=has_claims,
+        has_local_storage=has_local_storage,
+        host_ports=_host_ports(spec),
+        priority=spec.priority or 0,
+        grace_seconds=30 if grace is None else grace,
+    )
+
+
+def _requests(spec: PodSpecInFull) -> Mapping[str, int]:
+    """As the scheduler counts: what runs together is added, what runs before it only has to fit; then the overhead.
+
+    Sidecars (init containers that always restart) run beside all that starts after them. Example, CPU: containers
+    100 + 200, a sidecar 50 and after it an init container of 400 → max(100 + 200 + 50, 50 + 400) = 450.
+    """
+    beside: Counter[str] = Counter()  # the sidecars so far
+    most: Counter[str] = Counter()
+    for container in spec.init_containers or ():
+        asked = _asked(container.resources)
+        if container.restart_policy == _SIDECAR:
+            beside.update(asked)
+            most |= beside
+        else:
+            most |= beside + asked
+    for container in spec.containers or ():
+        beside.update(_asked(container.resources))
+    total = beside | most
+    for name, each in _asked(spec.resources).items():  # of the pod as a whole: stands for its containers' sum
+        total[name] = each
+    total.update(_build_amounts(bytes(spec.overhead)))
+    return {intern(name): each for name, each in total.items() if each} or NO_AMOUNTS
+
+
+def _asked(raw: Raw) -> Counter[str]:
+    body = bytes(raw)
+    resources = _decode_resources(body) if body else None
+    return Counter(amounts(resources.requests)) if resources is not None else Counter()
+
+
+def _node_selector(raw: Raw) -> Mapping[str, str]:
+    body = bytes(raw)
+    selector = _decode_selector(body) if body else None
+    return {intern(key): intern(value) for key, value in selector.items()} if selector else NOTHING
+
+
+def _tolerations(raw: Raw) -> tuple[Toleration, ...]:
+    body = bytes(raw)
+    return tuple(
+        Toleration(
+            intern(each.key or ""),
+            intern(each.operator or "Equal"),
+            intern(each.value or ""),
+            intern(each.effect or ""),
+        )
+        for each in (_decode_tolerations(body) if body else None) or ()
+    )
+
+
+def _hard_spread(raw: Raw) -> tuple[HardSpread, ...]:
+    body = bytes(raw)
+    return tuple(
+        HardSpread(
+            intern(each.topology_key or ""), 1 if each.max_skew is None else each.max_skew, each.label_selector or {}
+        )
+        for each in (_decode_spread(body) if body else None) or ()
+        if each.when_unsatisfiable == _HARD.decode()
+    )
+
+
+def _host_ports(spec: PodSpecInFull) -> tuple[int, ...]:
+    """Of what runs for long. With the host's network every port of a container is one of the node."""
+    found = []
+    sidecars = (each for each in spec.init_containers or () if each.restart_policy == _SIDECAR)
+    for container in (*(spec.containers or ()), *sidecars):
+        body = bytes(container.ports)
+        for port in (_decode_ports(body) if body else None) or ():
+            number = port.host_port or (port.container_port if spec.host_network else None)
+            if number:
+                found.append(number)
+    return tuple(found)

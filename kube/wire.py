@@ -1,0 +1,307 @@
+"""API objects as they are on the wire: what is read of each, and nothing else.
+
+`msgspec` skips what the structs do not name, which is most of an object. Every field may be absent or null; fields that
+are `Raw` are decoded later, once for all siblings that have the same (`kube.shared`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class Wire(msgspec.Struct, gc=False, rename="camel"):
+    """A part of an API object. Every field may be absent or null."""
+
+
+class ListMeta(Wire):
+    resource_version: str | None = None
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class Meta(Wire):
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: Raw = Raw()
+    annotations: dict[str, str] | None = None
+    owner_references: Raw = Raw()
+
+
+class Identity(Wire):
+    """Enough of any object to know which one is meant."""
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+
+
+class Condition(Wire):
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
+
+
+class OwnerReference(Wire):
+    api_version: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
+
+
+class Expression(Wire):
+    key: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class SelectorTerm(Wire):
+    match_expressions: list[Expression] | None = None
+
+
+class NodeSelector(Wire):
+    node_selector_terms: list[SelectorTerm] | None = None
+
+
+class NodeAffinity(Wire):
+    required: Raw = msgspec.field(default=Raw(), name=_REQUIRED)
+
+
+class Affinity(Wire):
+    node_affinity: NodeAffinity | None = None
+
+
+class PodSpec(Wire):
+    node_name: str | None = None
+    affinity: Affinity | None = None
+
+
+class PodStatus(Wire):
+    phase: str | None = None
+    conditions: list[Condition] | None = None
+
+
+class PodObject(Identity):
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+
+# --- pods in full: also what they need of a node ---------------------------------------------------------------------
+
+
+class Present(Wire):
+    """Something of which it is enough to know that it is there."""
+
+
+class PodAffinity(Wire):
+    required: list[Present] | None = msgspec.field(default=None, name=_REQUIRED)
+
+
+class AffinityInFull(Affinity):
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Container(Wire):
+    resources: Raw = Raw()
+    ports: Raw = Raw()
+    restart_policy: str | None = None
+
+
+class EmptyDir(Wire):
+    medium: str | None = None
+
+
+class Volume(Wire):
+    empty_dir: EmptyDir | None = None
+    host_path: Present | None = None
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
+
+
+class PodSpecInFull(PodSpec):
+    affinity: AffinityInFull | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    volumes: list[Volume] | None = None
+    resources: Raw = Raw()
+    overhead: Raw = Raw()
+    node_selector: Raw = Raw()
+    tolerations: Raw = Raw()
+    topology_spread_constraints: Raw = Raw()
+    host_network: bool | None = None
+    priority: int | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class PodInFullObject(PodObject):
+    spec: PodSpecInFull | None = None
+
+
+Quantities = dict[str, str | int | float]
+
+
+class Resources(Wire):
+    requests: Quantities | None = None
+
+
+class Port(Wire):
+    container_port: int | None = None
+    host_port: int | None = None
+
+
+class TolerationObject(Wire):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class SpreadConstraint(Wire):
+    topology_key: str | None = None
+    max_skew: int | None = None
+    when_unsatisfiable: str | None = None
+    label_selector: dict[str, Any] | None = None
+
+
+# --- nodes -----------------------------------------------------------------------------------------------------------
+
+
+class Taint(Wire):
+    key: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class NodeSpec(Wire):
+    taints: list[Taint] | None = None
+    unschedulable: bool | None = None
+
+
+class NodeStatus(Wire):
+    conditions: list[Condition] | None = None
+    allocatable: Raw = Raw()
+
+
+class NodeObject(Identity):
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+# --- workloads -------------------------------------------------------------------------------------------------------
+
+
+class TemplateSpec(Wire):
+    priority_class_name: str | None = None
+    node_name: str | None = None
+    scheduler_name: str | None = None
+
+
+class TemplateObject(Wire):
+    metadata: Meta | None = None
+    spec: TemplateSpec | None = None
+
+
+class RollingUpdate(Wire):
+    max_unavailable: int | str | None = None
+    max_surge: int | str | None = None
+
+
+class Strategy(Wire):
+    type: str | None = None
+    rolling_update: RollingUpdate | None = None
+
+
+class Ordinals(Wire):
+    start: int | None = None
+
+
+class WorkloadSpec(Wire):
+    """Of Deployments, StatefulSets and ReplicaSets alike."""
+
+    replicas: int | None = None
+    selector: Raw = Raw()
+    template: TemplateObject | None = None
+    strategy: Strategy | None = None
+    update_strategy: Strategy | None = None
+    pod_management_policy: str | None = None
+    ordinals: Ordinals | None = None
+    paused: bool | None = None
+
+
+class WorkloadStatus(Wire):
+    observed_generation: int | None = None
+    replicas: int | None = None
+
+
+class WorkloadObject(Identity):
+    spec: WorkloadSpec | None = None
+    status: WorkloadStatus | None = None
+
+
+# --- what limits and what tells --------------------------------------------------------------------------------------
+
+
+class PriorityClassObject(Identity):
+    value: int | None = None
+
+
+class BudgetSpec(Wire):
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: Raw = Raw()
+
+
+class BudgetStatus(Wire):
+    observed_generation: int | None = None
+    disruptions_allowed: int | None = None
+    current_healthy: int | None = None
+    desired_healthy: int | None = None
+    expected_pods: int | None = None
+
+
+class BudgetObject(Identity):
+    spec: BudgetSpec | None = None
+    status: BudgetStatus | None = None
+
+
+class QuotaSpec(Wire):
+    hard: Quantities | None = None
+    scopes: list[str] | None = None
+    scope_selector: Present | None = None
+
+
+class QuotaStatus(Wire):
+    used: Quantities | None = None
+
+
+class QuotaObject(Identity):
+    spec: QuotaSpec | None = None
+    status: QuotaStatus | None = None
+
+
+class Reference(Wire):
+    name: str | None = None
+
+
+class Series(Wire):
+    last_observed_time: str | None = None
+
+
+class SignObject(Identity):
+    """An Event, of whichever age and API it was written by."""
+
+    reason: str | None = None
+    involved_object: Reference | None = None
+    event_time: str | None = None
+    last_timestamp: str | None = None
+    series: Series | None = None
