@@ -12,6 +12,7 @@ import yaml
 from kube.client import Client
 from kube.decode import Identity, Shape
 from kube.errors import Conflict, NotFound
+from kube.faults import NO_FAULTS, Call, Faults
 from kube.resources import Resource
 from kube.store import Store
 from placement import names
@@ -82,13 +83,14 @@ def read_outages(client: Client) -> tuple[Outages, dict[str, Any] | None]:
     return parse_outages(text) if text else Outages(), raw
 
 
-def change_outages(client: Client, change: Callable[[Outages], Outages]) -> Outages:
+def change_outages(client: Client, change: Callable[[Outages], Outages], faults: Faults = NO_FAULTS) -> Outages:
     """Writes what `change` makes of what is noted; several writers may race, nobody's note is lost."""
     for _ in range(_TRIES):
         before, raw = read_outages(client)
         after = change(before)
         try:
-            _write_outages(client, raw, after)
+            with faults.around(Call.OUTAGE):
+                _write_outages(client, raw, after)
         except Conflict:
             continue
         return after
