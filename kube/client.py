@@ -25,6 +25,7 @@ CONNECTIONS = 32  # about ten watches, and writes beside them; more are opened w
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"  # merges lists by their keys; built-in resources only
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 
 Query = Mapping[str, str | int]
@@ -69,19 +70,33 @@ class Client:
     def get_json(self, path: str, query: Query | None = None, *, timeout_seconds: float = ANSWER_SECONDS) -> Any:
         return _parsed(f"GET {path}", self.get(path, query, timeout_seconds=timeout_seconds))
 
-    def post(self, path: str, body: object, query: Query | None = None) -> Any:
-        return self._write("POST", path, query, body)
+    def post(
+        self, path: str, body: object, query: Query | None = None, *, timeout_seconds: float = ANSWER_SECONDS
+    ) -> Any:
+        return self._write("POST", path, query, body, timeout_seconds=timeout_seconds)
 
-    def put(self, path: str, body: object, query: Query | None = None) -> Any:
-        return self._write("PUT", path, query, body)
+    def put(
+        self, path: str, body: object, query: Query | None = None, *, timeout_seconds: float = ANSWER_SECONDS
+    ) -> Any:
+        return self._write("PUT", path, query, body, timeout_seconds=timeout_seconds)
 
-    def patch(self, path: str, body: object, query: Query | None = None, *, content_type: str = MERGE_PATCH) -> Any:
-        """`content_type` is MERGE_PATCH, JSON_PATCH or APPLY_PATCH (which needs `fieldManager` in the query)."""
-        return self._write("PATCH", path, query, body, content_type)
+    def patch(
+        self,
+        path: str,
+        body: object,
+        query: Query | None = None,
+        *,
+        content_type: str = MERGE_PATCH,
+        timeout_seconds: float = ANSWER_SECONDS,
+    ) -> Any:
+        """`content_type` is one of the constants above; APPLY_PATCH needs `fieldManager` in the query."""
+        return self._write("PATCH", path, query, body, content_type, timeout_seconds)
 
-    def delete(self, path: str, body: object = None, query: Query | None = None) -> Any:
+    def delete(
+        self, path: str, body: object = None, query: Query | None = None, *, timeout_seconds: float = ANSWER_SECONDS
+    ) -> Any:
         """`body` may be DeleteOptions, e.g. with a UID precondition."""
-        return self._write("DELETE", path, query, body)
+        return self._write("DELETE", path, query, body, timeout_seconds=timeout_seconds)
 
     def stream(self, path: str, query: Query | None = None, *, read_timeout_seconds: float) -> Stream:
         """An open answer that is read line by line, as watches are. Silence beyond the time-out is Unreachable."""
@@ -94,9 +109,17 @@ class Client:
         finally:
             response.close()
 
-    def _write(self, method: str, path: str, query: Query | None, body: object, content_type: str = JSON) -> Any:
+    def _write(
+        self,
+        method: str,
+        path: str,
+        query: Query | None,
+        body: object,
+        content_type: str = JSON,
+        timeout_seconds: float = ANSWER_SECONDS,
+    ) -> Any:
         encoded = None if body is None else msgspec.json.encode(body)
-        return _parsed(f"{method} {path}", self._request(method, path, query, encoded, content_type))
+        return _parsed(f"{method} {path}", self._request(method, path, query, encoded, content_type, timeout_seconds))
 
     def _request(
         self,
@@ -129,7 +152,7 @@ class Client:
                 self._url(path, query),
                 body=body,
                 headers=self._headers(content_type),
-                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=timeout_seconds),
+                timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, timeout_seconds), read=timeout_seconds),
                 retries=False,
                 preload_content=preload_content,
             )

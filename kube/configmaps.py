@@ -12,6 +12,7 @@ import yaml
 from kube.client import Client
 from kube.decode import Shape
 from kube.errors import Conflict, NotFound
+from kube.faults import NO_FAULTS, Call, Faults
 from kube.resources import Resource
 from kube.store import Store
 from kube.wire import Identity
@@ -80,9 +81,9 @@ def read_outages(client: Client) -> tuple[Outages, dict[str, Any] | None]:
     return _outages(_data(raw).get(KEY, "")), raw
 
 
-def change_outages(client: Client, change: Callable[[Outages], Outages]) -> Outages:
+def change_outages(client: Client, change: Callable[[Outages], Outages], faults: Faults = NO_FAULTS) -> Outages:
     """Writes what `change` makes of what is noted; several writers may race, nobody's note is lost."""
-    return _outages(_change_state(client, KEY, lambda text: outages_text(change(_outages(text)))))
+    return _outages(_change_state(client, KEY, lambda text: outages_text(change(_outages(text))), faults))
 
 
 def read_pause(client: Client) -> Pause | None:
@@ -116,7 +117,7 @@ def _data(raw: dict[str, Any] | None) -> dict[str, str]:
     return (raw or {}).get("data") or {}
 
 
-def _change_state(client: Client, key: str, change: Callable[[str], str]) -> str:
+def _change_state(client: Client, key: str, change: Callable[[str], str], faults: Faults = NO_FAULTS) -> str:
     """Writes what `change` makes of one key's text ("": there is none, or shall be none), and gives it."""
     for _ in range(_TRIES):
         raw = _read_state(client)
@@ -124,7 +125,8 @@ def _change_state(client: Client, key: str, change: Callable[[str], str]) -> str
         after = change(before)
         try:
             if after != before:
-                _write_state(client, raw, key, after)
+                with faults.around(Call.OUTAGE):
+                    _write_state(client, raw, key, after)
         except Conflict:
             continue
         return after

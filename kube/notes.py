@@ -11,6 +11,7 @@ from typing import Any
 from kube.client import Client
 from kube.configmaps import change_outages
 from kube.errors import ApiError
+from kube.faults import NO_FAULTS, Faults
 from kube.membership import DURATION_SECONDS, WEBHOOK_LEASES
 from placement import names
 from placement.outage import Outage, Outages, ended, noted
@@ -27,11 +28,13 @@ class Notes:
     def __init__(
         self,
         client: Client,
+        faults: Faults = NO_FAULTS,
         now: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._client = client
+        self._faults = faults
         self._now = now
         self._timer = timer
         self._pause = pause
@@ -44,14 +47,14 @@ class Notes:
                 known = noted(known, outage, self._now())
             return known
 
-        written = change_outages(self._client, with_them)
+        written = change_outages(self._client, with_them, self._faults)
         for outage in outages:
             zones = ", ".join(sorted(outage.zones)) or "all zones"
             log.warning("outage of %s in %s noted (version %d)", outage.of, zones, written.version)
         self._wait_until_read(written.version)
 
     def end(self, outages: Sequence[Outage]) -> None:
-        written = change_outages(self._client, lambda known: ended(known, outages, self._now()))
+        written = change_outages(self._client, lambda known: ended(known, outages, self._now()), self._faults)
         for outage in outages:
             log.info("outage of %s is over (version %d)", outage.of, written.version)
 

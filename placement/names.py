@@ -56,6 +56,10 @@ CONTROLLER_REVISION_HASH = "controller-revision-hash"
 # Annotations by which people ask that a pod be left where it is: "false" and "true". Read by the rebalancer.
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+# Pod condition that says that a pod is ended from outside, not by its own fault; read by Jobs and by people. The
+# rebalancer writes it to pods whose Node is gone, with this reason, before it deletes them.
+DISRUPTION_TARGET = "DisruptionTarget"
+DISRUPTION_REASON = "DeletionBySpotweave"
 # Annotation of static pods' mirrors: never touched.
 MIRROR = "kubernetes.io/config.mirror"
 # Node labels: where a node stands and what it is. Read to tell the pools apart, written into affinity and spread.
@@ -93,6 +97,7 @@ OUTAGE_VERSION = PREFIX + "outage-version"
 # Label on our own objects, as recommended by Kubernetes; tells the webhook replicas' Leases.
 COMPONENT = "app.kubernetes.io/component"
 WEBHOOK_COMPONENT = "webhook"
+REBALANCER_COMPONENT = "rebalancer"
 
 # --- events --------------------------------------------------------------------------------------------------------
 # Written by the webhook, on workloads; read by people (`kubectl describe`).

@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 IMPURE = {"os", "sys", "time", "random", "socket", "subprocess", "threading", "asyncio", "logging", "pathlib", "io"}
 PURE = [
     *sorted((ROOT / "placement").glob("*.py")),
+    ROOT / "kube" / "election.py",
     ROOT / "certs" / "authority.py",
     ROOT / "certs" / "renewal.py",
     ROOT / "webhook" / "review.py",

@@ -1,0 +1,185 @@
+"""Every write to pods that the rebalancer does, and what came of it, told in an `Outcome`.
+
+Each write names the UID of the pod that it means. A pod that is gone, or another one under the same name (a
+StatefulSet's), is no error: the work is done, by whomever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from kube.client import STRATEGIC_PATCH, Client
+from kube.errors import (
+    ApiError,
+    Conflict,
+    Garbled,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from kube.faults import NO_FAULTS, Call, Faults
+from placement import names
+from placement.model import NOTHING, Key
+from placement.outcome import Outcome
+
+log = logging.getLogger(__name__)
+
+# A leader stops 5 s before anybody else may lead (`election.Terms`): a write that began while we led is over by then.
+CALL_SECONDS = 4.0
+TWO_BUDGETS = "more than one PodDisruptionBudget"  # the API has no reason or cause for this, only the sentence
+FINISHED = ("Failed", "Succeeded")
+
+
+class PodWriter:
+    """Writes to pods. Who calls asks beforehand whether we lead. Safe to use from many threads."""
+
+    def __init__(self, client: Client, faults: Faults = NO_FAULTS, call_seconds: float = CALL_SECONDS) -> None:
+        self._client = client
+        self._faults = faults
+        self._call_seconds = call_seconds
+
+    def annotate(
+        self,
+        key: Key,
+        uid: str,
+        annotations: Mapping[str, str | None],
+        labels: Mapping[str, str | None] = NOTHING,
+    ) -> Outcome:
+        """Sets these annotations and labels, all in one; None removes one."""
+        patch = {"metadata": {"uid": uid, "annotations": annotations, "labels": labels}}
+        return self._write(
+            Call.ANNOTATE, key, uid, lambda: self._client.patch(_path(key), patch, timeout_seconds=self._call_seconds)
+        )
+
+    def evict(self, key: Key, uid: str) -> Outcome:
+        """Asks for its end, as its disruption budget allows."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        path = f"{_path(key)}/eviction"
+        return self._write(
+            Call.EVICT, key, uid, lambda: self._client.post(path, eviction, timeout_seconds=self._call_seconds)
+        )
+
+    def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
+        """Deletes it, whatever its budget says; without `grace_seconds` it gets what it asked for itself."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        return self._write(
+            Call.DELETE, key, uid, lambda: self._client.delete(_path(key), options, timeout_seconds=self._call_seconds)
+        )
+
+    def fail_lost(self, key: Key, uid: str, why: str) -> Outcome:
+        """Ends a pod whose Node is gone as pod GC would: Failed and marked as disrupted first, then deleted at once.
+
+        The Node is looked for before each of the two. Should it be there (again), the outcome is BUSY: whoever plans
+        has to look anew.
+        """
+        try:
+            raw = self._client.get_json(_path(key), timeout_seconds=self._call_seconds)
+            if raw["metadata"]["uid"] != uid:
+                return Outcome.GONE
+            node = raw["spec"].get("nodeName", "")
+            if not self._is_lost(key, node):
+                return Outcome.BUSY
+            if (raw.get("status") or {}).get("phase") not in FINISHED:
+                failed = self._fail(key, uid, why)
+                if failed is not Outcome.DONE:
+                    return failed
+                if not self._is_lost(key, node):
+                    return Outcome.BUSY
+        except NotFound:
+            return Outcome.GONE
+        except ApiError as error:
+            return _told(Call.FAIL, key, error)
+        return self.delete(key, uid, grace_seconds=0)
+
+    def node_is_gone(self, name: str) -> bool:
+        """By a read that no cache answers. Raises ApiError where nobody can tell."""
+        try:
+            self._client.get(f"/api/v1/nodes/{name}", timeout_seconds=self._call_seconds)
+        except NotFound:
+            return True
+        return False
+
+    def _is_lost(self, key: Key, node: str) -> bool:
+        """A pod without a node is not lost, it waits for one."""
+        if node and self.node_is_gone(node):
+            return True
+        log.warning("pod %s: not lost: %s", key, f"its node {node} is there" if node else "it has no node")
+        return False
+
+    def _fail(self, key: Key, uid: str, why: str) -> Outcome:
+        """A strategic patch: it adds one condition and leaves the others."""
+        condition = {
+            "type": names.DISRUPTION_TARGET,
+            "status": "True",
+            "reason": names.DISRUPTION_REASON,
+            "message": why,
+            "lastTransitionTime": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        }
+        patch = {"metadata": {"uid": uid}, "status": {"phase": "Failed", "conditions": [condition]}}
+        path = f"{_path(key)}/status"
+        return self._write(
+            Call.FAIL,
+            key,
+            uid,
+            lambda: self._client.patch(path, patch, content_type=STRATEGIC_PATCH, timeout_seconds=self._call_seconds),
+        )
+
+    def _write(self, call: Call, key: Key, uid: str, request: Callable[[], object]) -> Outcome:
+        try:
+            with self._faults.around(call):
+                request()
+        except (Conflict, Invalid, Unreachable) as refusal:
+            return self._after_refusal(call, key, uid, refusal)
+        except ApiError as error:
+            return _told(call, key, error)
+        return Outcome.DONE
+
+    def _after_refusal(self, call: Call, key: Key, uid: str, refusal: ApiError) -> Outcome:
+        """Another pod has its name, or the refusal means what it says. Only the pod itself can tell.
+
+        Another UID is a conflict (409) to evictions and deletions, but to patches an immutable field (422). Evictions
+        of a pending pod are tried again by the server itself, for 10 s, before it says so: no answer in our time.
+        """
+        try:
+            raw = self._client.get_json(_path(key), timeout_seconds=self._call_seconds)
+        except ApiError as error:
+            return _told(call, key, error)
+        return Outcome.GONE if raw["metadata"]["uid"] != uid else _told(call, key, refusal)
+
+
+def _path(key: Key) -> str:
+    return f"/api/v1/namespaces/{key.namespace}/pods/{key.name}"
+
+
+def _told(call: Call, key: Key, error: ApiError) -> Outcome:
+    outcome = outcome_of(error)
+    level = logging.WARNING if outcome is Outcome.IMPOSSIBLE else logging.INFO
+    log.log(level, "pod %s: %s: %s: %s", key, call, outcome, error)
+    return outcome
+
+
+_PASSING = (Conflict, TooManyRequests, ServerError, Unreachable, Garbled, Unauthorized)
+
+
+def outcome_of(error: ApiError) -> Outcome:
+    """The one table from what the API said to what can be done about it."""
+    if isinstance(error, NotFound):
+        return Outcome.GONE
+    if isinstance(error, TooManyRequests) and error.is_disruption_budget:
+        return Outcome.BLOCKED
+    if isinstance(error, ServerError) and TWO_BUDGETS in error.message:
+        return Outcome.IMPOSSIBLE
+    return Outcome.BUSY if isinstance(error, _PASSING) else Outcome.IMPOSSIBLE

@@ -1,0 +1,356 @@
+"""The election, step by step and as a whole: never two leaders, and never none for long."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube.election import (
+    ABSENT,
+    Create,
+    Failed,
+    Lost,
+    Observed,
+    Read,
+    Record,
+    Seen,
+    State,
+    Step,
+    Terms,
+    Wait,
+    Woken,
+    Write,
+    Wrote,
+    next_step,
+)
+
+# --- step by step ----------------------------------------------------------------------------------------------------
+
+TERMS = Terms()
+NEW = State("me")
+MINE = Record("7", "me", 15.0)
+HERS = Record("8", "her", 15.0)
+GIVEN_UP = Record("9", "", 1.0, is_released=True)
+EMPTIED = Record("9", "", 15.0)
+LEADING = State("me", TERMS, MINE, seen_at=100.2, is_certain=True, renewed_at=100.0)
+WAITING = State("me", TERMS, HERS, seen_at=100.0, is_certain=True)
+BLANK = Record("9")
+UNHELD = State("me", TERMS, BLANK, seen_at=100.0, is_certain=True)
+
+STEPS: dict[str, tuple[State, Observed, float, Step]] = {
+    "a newcomer looks first": (NEW, Woken(), 100.0, Read()),
+    "what is given up is taken at once": (NEW, Seen(GIVEN_UP), 100.0, Write(GIVEN_UP)),
+    "what is held is waited for": (NEW, Seen(HERS), 100.0, Wait(1.0)),
+    "what somebody emptied is waited for, too": (NEW, Seen(EMPTIED), 100.0, Wait(1.0)),
+    "what is missing is made": (NEW, Seen(ABSENT), 100.0, Create()),
+    "and then waited for": (NEW, Seen(BLANK), 100.0, Wait(1.0)),
+    "who waits looks again": (WAITING, Woken(), 101.0, Read()),
+    "it waits for the end, not beyond": (WAITING, Seen(HERS), 114.75, Wait(0.25)),
+    "unchanged for 15 s: taken": (WAITING, Seen(HERS), 115.0, Write(HERS)),
+    "changed meanwhile: 15 s anew": (WAITING, Seen(replace(HERS, version="9")), 115.0, Wait(1.0)),
+    "blank for 15 s: taken": (UNHELD, Seen(BLANK), 115.0, Write(BLANK)),
+    "who says that hers lasts longer is believed": (
+        replace(WAITING, record=replace(HERS, duration_seconds=60.0)),
+        Seen(replace(HERS, duration_seconds=60.0)),
+        115.0,
+        Wait(1.0),
+    ),
+    "that hers is shorter is not": (
+        replace(WAITING, record=replace(HERS, duration_seconds=1.0)),
+        Seen(replace(HERS, duration_seconds=1.0)),
+        102.0,
+        Wait(1.0),
+    ),
+    "a leader renews in peace": (LEADING, Wrote(replace(MINE, version="8"), 102.0), 102.1, Wait(2.0)),
+    "and without looking": (LEADING, Woken(), 102.0, Write(MINE)),
+    "after a failure it looks, since the write may have been stored": (
+        replace(LEADING, is_certain=False),
+        Woken(),
+        103.0,
+        Read(),
+    ),
+    "and goes on if its own name is there": (
+        replace(LEADING, is_certain=False),
+        Seen(replace(MINE, version="8")),
+        103.1,
+        Write(replace(MINE, version="8")),
+    ),
+    "a leader whose Lease was deleted makes it anew": (LEADING, Seen(ABSENT), 104.0, Create()),
+    "and takes a blank one at once": (LEADING, Seen(BLANK), 104.1, Write(BLANK)),
+    "or one that somebody emptied": (LEADING, Seen(EMPTIED), 104.1, Write(EMPTIED)),
+    "one that has lapsed does not": (LEADING, Seen(BLANK), 110.0, Wait(1.0)),
+    "a race that was lost is no hurry": (WAITING, Lost(), 115.1, Wait(0.5)),
+    "nor is a failure": (WAITING, Failed(), 115.1, Wait(0.5)),
+}
+
+
+@pytest.mark.parametrize(("state", "observed", "now", "step"), STEPS.values(), ids=STEPS.keys())
+def test_steps(state: State, observed: Observed, now: float, step: Step) -> None:
+    """What to do next. Chance is in the middle."""
+    assert next_step(state, observed, now, 0.5)[1] == step
+
+
+LEADS: dict[str, tuple[State, Observed, float, bool]] = {
+    "a renewal counts from when it began": (LEADING, Wrote(MINE, 102.0), 111.9, True),
+    "and for 10 s": (LEADING, Wrote(MINE, 102.0), 112.0, False),
+    "a failure ends nothing": (LEADING, Failed(), 103.0, True),
+    "a conflict ends nothing: somebody may have put a label on it": (LEADING, Lost(), 103.0, True),
+    "time does": (LEADING, Failed(), 110.0, False),
+    "another's name does": (LEADING, Seen(HERS), 103.0, False),
+    "one's own name begins nothing": (NEW, Seen(MINE), 103.0, False),
+    "nor does waiting": (WAITING, Seen(HERS), 115.0, False),
+    "only a write does": (WAITING, Wrote(replace(MINE, version="9"), 115.0), 115.1, True),
+}
+
+
+@pytest.mark.parametrize(("state", "observed", "now", "leads"), LEADS.values(), ids=LEADS.keys())
+def test_leading(state: State, observed: Observed, now: float, leads: bool) -> None:
+    """Who leads after what has happened."""
+    assert next_step(state, observed, now, 0.5)[0].is_leading(now) is leads
+
+
+def test_the_wait_of_several_differs() -> None:
+    """From half a second to one and a half."""
+    waits = [next_step(NEW, Seen(HERS), 100.0, chance)[1] for chance in (0.0, 0.999)]
+    assert waits == [Wait(0.5), Wait(1.499)]
+
+
+def test_a_failure_does_not_restart_the_wait() -> None:
+    """What was seen for 14 s, then not for one call, then again unchanged, has been unchanged for as long."""
+    state, _ = next_step(WAITING, Failed(), 114.0, 0.5)
+    assert next_step(state, Seen(HERS), 115.0, 0.5)[1] == Write(HERS)
+
+
+# --- as a whole ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Server:
+    """The API's part of it: one object, and versions."""
+
+    record: Record = ABSENT
+    versions: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def store(self, over: Record, new: Record) -> Observed:
+        if over.version != self.record.version:
+            return Lost()
+        self.record = replace(new, version=str(next(self.versions)))
+        return Wrote(self.record, 0.0)
+
+    def create(self) -> Observed:
+        stored = self.store(ABSENT, Record())
+        return Seen(self.record) if isinstance(stored, Wrote) else stored
+
+
+@dataclass
+class Contender:
+    """One process, with a clock of its own that begins anywhere and runs a little wrong."""
+
+    state: State
+    rate: float
+    offset: float
+    alive: bool = True
+    paused_until: float = 0.0
+
+    def clock(self, time: float) -> float:
+        return self.offset + time * self.rate
+
+    def leads(self, time: float) -> bool:
+        return self.alive and self.state.is_leading(self.clock(time))
+
+
+class World:
+    """Contenders, a server and a bad network, all in one heap of events."""
+
+    def __init__(self, chance: random.Random, terms: Terms, drift: float, trouble: float) -> None:
+        self.chance = chance
+        self.terms = terms
+        self.drift = drift
+        self.trouble = trouble  # how often a message is late, or lost
+        self.server = Server()
+        self.contenders: list[Contender] = []
+        self.time = 0.0
+        self.most = 0  # that led at once
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def at(self, time: float, event: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (time, next(self._order), event))
+
+    def run(self, until: float, stop: Callable[[], bool] = lambda: False) -> None:
+        """Leading begins only with an event, so after each is when two could lead."""
+        while self._events and self._events[0][0] <= until and not stop():
+            self.time, _, event = heapq.heappop(self._events)
+            event()
+            self.most = max(self.most, len(self.leaders()))
+
+    def leaders(self) -> list[Contender]:
+        return [each for each in self.contenders if each.leads(self.time)]
+
+    def join(self) -> Contender:
+        rate = 1 + self.drift * self.chance.uniform(-1, 1)
+        state = State(f"c{len(self.contenders)}", self.terms)
+        contender = Contender(state, rate, self.chance.uniform(0, 1000))
+        self.contenders.append(contender)
+        self.go_on(contender, Woken())
+        return contender
+
+    def go_on(self, contender: Contender, observed: Observed) -> None:
+        """One turn of its thread."""
+        if not contender.alive:
+            return
+        if contender.paused_until > self.time:
+            self.at(contender.paused_until, lambda: self.go_on(contender, observed))
+            return
+        now = contender.clock(self.time)
+        contender.state, step = next_step(contender.state, observed, now, self.chance.random())
+        match step:
+            case Wait(seconds):
+                self.at(self.time + seconds / contender.rate, lambda: self.go_on(contender, Woken()))
+            case Read():
+                self.send(contender, lambda: Seen(self.server.record))
+            case Create():
+                self.send(contender, self.server.create)
+            case Write(over):
+                new = Record("", contender.state.identity, 15.0)
+                self.send(contender, lambda: _begun(self.server.store(over, new), now))
+
+    def send(self, contender: Contender, request: Callable[[], Observed]) -> None:
+        """It arrives, perhaps late, perhaps when its sender has given up or died, perhaps never; so does the answer."""
+        arrives, gives_up = self.time + self.delay(), self.time + 2.5 / contender.rate
+        answered: list[bool] = []
+
+        def receive() -> None:
+            observed = request()
+            if self.chance.random() >= self.trouble / 2:
+                self.at(self.time + self.delay(), lambda: answer(observed))
+
+        def answer(observed: Observed) -> None:
+            if not answered:
+                answered.append(True)
+                self.go_on(contender, observed)
+
+        if self.chance.random() >= self.trouble / 2:
+            self.at(arrives, receive)
+        self.at(gives_up, lambda: answer(Failed()))
+
+    def delay(self) -> float:
+        return self.chance.uniform(0, 30) if self.chance.random() < self.trouble else self.chance.uniform(0, 0.2)
+
+    # --- what befalls them
+
+    def kill(self) -> None:
+        for each in self.leaders():
+            each.alive = False
+        self.join()
+
+    def leave(self) -> None:
+        """It leads no more, then gives the Lease up."""
+        for each in self.leaders():
+            each.alive = False
+            self.at(self.time + self.delay(), partial(self._release, each.state.identity))
+        self.join()
+
+    def _release(self, identity: str) -> None:
+        """It looks first; what it then writes may be late as well, and is tried again."""
+        over = self.server.record
+
+        def write() -> None:
+            if isinstance(self.server.store(over, Record("", "", 1.0, is_released=True)), Lost):
+                self._release(identity)
+
+        if over.holder == identity:
+            self.at(self.time + self.delay(), write)
+
+    def pause(self) -> None:
+        for each in self.leaders():
+            each.paused_until = self.time + self.chance.uniform(0, 40)
+
+    def delete(self) -> None:
+        self.server.record = ABSENT
+
+    def meddle(self) -> None:
+        """Somebody clears the holder by hand, or labels the Lease, or makes a blank one."""
+        holder = self.chance.choice(["", self.server.record.holder])
+        self.server.record = replace(self.server.record, holder=holder, version=str(next(self.server.versions)))
+
+
+def _begun(observed: Observed, began_at: float) -> Observed:
+    return replace(observed, began_at=began_at) if isinstance(observed, Wrote) else observed
+
+
+def history(seed: int, contenders: int, trouble: float, terms: Terms = TERMS, drift: float = 0.15) -> World:
+    """Four minutes in which something befalls the leader every 15 s or so."""
+    world = World(random.Random(seed), terms, drift, trouble)
+    for _ in range(contenders):
+        world.join()
+    time = 0.0
+    while (time := time + world.chance.expovariate(1 / 15)) < 240:
+        world.at(time, world.chance.choice([world.kill, world.leave, world.pause, world.delete, world.meddle]))
+    world.run(240)
+    return world
+
+
+@given(seed=st.integers(0, 2**32), contenders=st.integers(2, 5), trouble=st.sampled_from([0.0, 0.05, 0.3, 0.6]))
+def test_never_two_leaders(seed: int, contenders: int, trouble: float) -> None:
+    """Whatever is lost, late, killed, paused or deleted, with clocks that run up to 15 % wrong."""
+    assert history(seed, contenders, trouble).most <= 1
+
+
+def test_the_simulation_would_show_two_leaders() -> None:
+    """With a leader that trusts its renewal beyond the duration, or clocks that run far wrong, there are two."""
+    bold = Terms(safe_seconds=25.0)
+    assert any(history(seed, 3, 0.3, terms=bold).most > 1 for seed in range(50))
+    assert any(history(seed, 3, 0.3, drift=0.6).most > 1 for seed in range(50))
+
+
+def quiet(seed: int, contenders: int) -> World:
+    """A good network, in which somebody leads."""
+    world = World(random.Random(seed), TERMS, drift=0.05, trouble=0.0)
+    for _ in range(contenders):
+        world.join()
+    world.run(30, stop=lambda: bool(world.leaders()))
+    assert world.leaders()
+    world.run(world.time + world.chance.uniform(0, 10))
+    return world
+
+
+@given(seed=st.integers(0, 2**32), contenders=st.integers(2, 5))
+def test_after_a_kill_somebody_leads_again_in_time(seed: int, contenders: int) -> None:
+    """Within the duration, 5 % of it for slow clocks, and 1.5 s to notice and write."""
+    world = quiet(seed, contenders)
+    killed = world.time
+    world.kill()
+    world.run(killed + 60, stop=lambda: bool(world.leaders()))
+    assert world.time - killed <= 15 * 1.06 + 1.5
+
+
+@given(seed=st.integers(0, 2**32), contenders=st.integers(2, 5))
+def test_who_leaves_is_followed_at_once(seed: int, contenders: int) -> None:
+    """Those that wait look every second or so."""
+    world = quiet(seed, contenders)
+    left = world.time
+    world.leave()
+    world.run(left + 60, stop=lambda: bool(world.leaders()))
+    assert world.time - left <= 2.5
+
+
+@given(seed=st.integers(0, 2**32), contenders=st.integers(1, 4))
+def test_a_leader_in_peace_leads_on(seed: int, contenders: int) -> None:
+    """For minutes, and also if the Lease is deleted or emptied under it."""
+    world = quiet(seed, contenders)
+    (leader,) = world.leaders()
+    begun = world.time
+    for seconds in range(30, 180, 30):
+        world.at(begun + seconds, world.chance.choice([world.delete, world.meddle]))
+    for seconds in range(180):
+        world.run(begun + seconds)
+        assert world.leaders() == [leader]

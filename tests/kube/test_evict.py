@@ -1,0 +1,220 @@
+"""Writes to pods: what goes over the wire, and the outcome of every answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kube.client import STRATEGIC_PATCH, Client
+from kube.errors import Garbled, Unreachable, error_from
+from kube.evict import PodWriter, outcome_of
+from kube.faults import Faults, parse_fault
+from placement.model import Key
+from placement.outcome import Outcome
+from tests.kube.objects import status
+from tests.kube.scripted import Answer, Request, Script
+
+KEY = Key("shop", "web-1")
+PATH = "/api/v1/namespaces/shop/pods/web-1"
+Act = Callable[[PodWriter], Outcome]
+
+
+@pytest.fixture
+def writer(client: Client) -> PodWriter:
+    return PodWriter(client)
+
+
+def refused(code: int, reason: str, message: str = "", **details: Any) -> Answer:
+    return Answer(status(code, reason, message, **details), status=code)
+
+
+def pod(uid: str = "u1", node: str = "n1", phase: str = "Running") -> bytes:
+    raw = {"metadata": {"uid": uid}, "spec": {"nodeName": node} if node else {}, "status": {"phase": phase}}
+    return json.dumps(raw).encode()
+
+
+def asked(script: Script) -> list[Request]:
+    return [script.next_request() for _ in range(script.asked.qsize())]
+
+
+def spoken(script: Script) -> list[str]:
+    return [f"{request.method} {request.path}" for request in asked(script)]
+
+
+WRITES: dict[str, tuple[Act, str, object]] = {
+    "annotate": (
+        lambda writer: writer.annotate(KEY, "u1", {"a": "1", "b": None}, {"c": None}),
+        f"PATCH {PATH}",
+        {"metadata": {"uid": "u1", "annotations": {"a": "1", "b": None}, "labels": {"c": None}}},
+    ),
+    "evict": (
+        lambda writer: writer.evict(KEY, "u1"),
+        f"POST {PATH}/eviction",
+        {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": "web-1", "namespace": "shop"},
+            "deleteOptions": {"preconditions": {"uid": "u1"}},
+        },
+    ),
+    "delete": (
+        lambda writer: writer.delete(KEY, "u1"),
+        f"DELETE {PATH}",
+        {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u1"}},
+    ),
+    "delete at once": (
+        lambda writer: writer.delete(KEY, "u1", 0),
+        f"DELETE {PATH}",
+        {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u1"}, "gracePeriodSeconds": 0},
+    ),
+}
+
+
+@pytest.mark.parametrize(("act", "line", "body"), WRITES.values(), ids=WRITES.keys())
+def test_every_write_names_the_uid(script: Script, writer: PodWriter, act: Act, line: str, body: object) -> None:
+    """Of the pod that was meant, so that its successor under the same name is safe."""
+    script.answer(b"{}")
+    assert act(writer) is Outcome.DONE
+    request = script.next_request()
+    assert (f"{request.method} {request.path}", json.loads(request.body)) == (line, body)
+
+
+BUDGET: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": "needs 9 healthy pods and has 9"}]}
+TWO = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+REFUSALS: dict[str, tuple[int, bytes, Outcome]] = {
+    "it is gone": (404, status(404, "NotFound"), Outcome.GONE),
+    "a budget forbids it": (429, status(429, "TooManyRequests", **BUDGET), Outcome.BLOCKED),
+    "the server is busy": (429, status(429, "TooManyRequests"), Outcome.BUSY),
+    "a proxy is busy, and says so in a page of text": (429, b"slow down", Outcome.BUSY),
+    "the server failed": (500, status(500, "InternalError"), Outcome.BUSY),
+    "the server is starting": (503, b"", Outcome.BUSY),
+    "the server timed out": (504, status(504, "Timeout"), Outcome.BUSY),
+    "the token is being renewed": (401, status(401, "Unauthorized"), Outcome.BUSY),
+    "others wrote at the same time": (409, status(409, "Conflict"), Outcome.BUSY),
+    "two budgets select it": (500, status(500, "", TWO), Outcome.IMPOSSIBLE),
+    "the fence or RBAC refuses": (403, status(403, "Forbidden"), Outcome.IMPOSSIBLE),
+    "the API's rules forbid it": (422, status(422, "Invalid"), Outcome.IMPOSSIBLE),
+    "the request makes no sense": (400, status(400, "BadRequest"), Outcome.IMPOSSIBLE),
+}
+
+
+@pytest.mark.parametrize(("code", "body", "outcome"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_every_refusal_has_an_outcome(code: int, body: bytes, outcome: Outcome) -> None:
+    """Nobody above reads status codes."""
+    assert outcome_of(error_from("POST /x", code, body)) is outcome
+
+
+def test_no_answer_is_no_refusal() -> None:
+    """It may have been done."""
+    assert outcome_of(Unreachable("POST /x", "timed out")) is Outcome.BUSY
+    assert outcome_of(Garbled("POST /x", "<html>")) is Outcome.BUSY
+
+
+def test_a_conflict_is_looked_into(script: Script, writer: PodWriter) -> None:
+    """Another pod under the name: gone. The same pod: somebody wrote at the same time. No pod: gone."""
+    conflict = refused(409, "Conflict")
+    script.answer(conflict, pod("u2"), conflict, pod("u1"), conflict, refused(404, "NotFound"))
+    outcomes = [writer.evict(KEY, "u1"), writer.delete(KEY, "u1"), writer.annotate(KEY, "u1", {})]
+    assert outcomes == [Outcome.GONE, Outcome.BUSY, Outcome.GONE]
+
+
+def test_so_is_silence(script: Script, client: Client) -> None:
+    """The server may have done it, or may be trying a successor under the name again and again."""
+    writer = PodWriter(client, call_seconds=0.2)
+    late = Answer(b"{}", delay_seconds=1.0)
+    script.answer(late, pod("u2"), late, pod("u1"), late, refused(404, "NotFound"))
+    outcomes = [writer.evict(KEY, "u1"), writer.evict(KEY, "u1"), writer.evict(KEY, "u1")]
+    assert outcomes == [Outcome.GONE, Outcome.BUSY, Outcome.GONE]
+
+
+def test_so_is_what_the_rules_forbid(script: Script, writer: PodWriter) -> None:
+    """To a patch, another UID is an immutable field."""
+    invalid = refused(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
+    script.answer(invalid, pod("u2"), invalid, pod("u1"))
+    outcomes = [writer.annotate(KEY, "u1", {}), writer.annotate(KEY, "u1", {})]
+    assert outcomes == [Outcome.GONE, Outcome.IMPOSSIBLE]
+
+
+# --- pods whose node is gone -----------------------------------------------------------------------------------------
+
+NO_NODE = refused(404, "NotFound")
+ORDER = [f"GET {PATH}", "GET /api/v1/nodes/n1", f"PATCH {PATH}/status", "GET /api/v1/nodes/n1", f"DELETE {PATH}"]
+
+
+def test_a_lost_pod_fails_and_goes(script: Script, writer: PodWriter) -> None:
+    """As pod GC does it; the node is looked for before each step."""
+    script.answer(pod(), NO_NODE, b"{}", NO_NODE, b"{}")
+    assert writer.fail_lost(KEY, "u1", "its node n1 is gone") is Outcome.DONE
+    requests = asked(script)
+    assert [f"{request.method} {request.path}" for request in requests] == ORDER
+    assert requests[2].headers["content-type"] == STRATEGIC_PATCH
+    patch = json.loads(requests[2].body)
+    (condition,) = patch["status"]["conditions"]
+    assert condition.pop("lastTransitionTime").endswith("Z")
+    assert patch["metadata"] == {"uid": "u1"}
+    assert patch["status"]["phase"] == "Failed"
+    assert condition == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionBySpotweave",
+        "message": "its node n1 is gone",
+    }
+    assert json.loads(requests[4].body)["preconditions"] == {"uid": "u1"}
+    assert json.loads(requests[4].body)["gracePeriodSeconds"] == 0
+
+
+LOST: dict[str, tuple[list[Answer | bytes], Outcome, int]] = {
+    "gone already": ([refused(404, "NotFound")], Outcome.GONE, 1),
+    "another under its name": ([pod("u2")], Outcome.GONE, 1),
+    "never had a node": ([pod(node="")], Outcome.BUSY, 1),
+    "its node is there": ([pod(), b"{}"], Outcome.BUSY, 2),
+    "nobody can tell whether its node is there": ([pod(), refused(500, "InternalError")], Outcome.BUSY, 2),
+    "we may not see nodes": ([pod(), refused(403, "Forbidden")], Outcome.IMPOSSIBLE, 2),
+    "failed already: deleted only": ([pod(phase="Failed"), NO_NODE, b"{}"], Outcome.DONE, 3),
+    "we may not fail it, so it is not deleted": ([pod(), NO_NODE, refused(403, "Forbidden")], Outcome.IMPOSSIBLE, 3),
+    "gone before we could fail it": ([pod(), NO_NODE, refused(404, "NotFound")], Outcome.GONE, 3),
+    "its node returns between": ([pod(), NO_NODE, b"{}", b"{}"], Outcome.BUSY, 4),
+    "pod GC was faster": ([pod(), NO_NODE, b"{}", NO_NODE, refused(404, "NotFound")], Outcome.GONE, 5),
+}
+
+
+@pytest.mark.parametrize(("answers", "outcome", "requests"), LOST.values(), ids=LOST.keys())
+def test_only_a_lost_pod_is_ended(
+    script: Script, writer: PodWriter, answers: list[Answer | bytes], outcome: Outcome, requests: int
+) -> None:
+    """Whatever else is the case, it is left alone from that step on."""
+    script.answer(*answers)
+    assert writer.fail_lost(KEY, "u1", "why") is outcome
+    assert len(spoken(script)) == requests
+
+
+def test_a_node_is_gone_only_if_the_api_says_so(script: Script, writer: PodWriter) -> None:
+    """A failed read is never an empty read."""
+    script.answer(NO_NODE, b"{}", refused(503, ""))
+    assert writer.node_is_gone("n1")
+    assert not writer.node_is_gone("n1")
+    with pytest.raises(Exception, match="503"):
+        writer.node_is_gone("n1")
+
+
+class Died(BaseException):
+    """Stands for SIGKILL."""
+
+
+def die() -> None:
+    raise Died
+
+
+DEATHS = {"before:fail:1": 2, "after:fail:1": 3, "before:delete:1": 4, "after:delete:1": 5, "after:any:2": 5}
+
+
+@pytest.mark.parametrize(("fault", "requests"), DEATHS.items(), ids=DEATHS.keys())
+def test_a_death_can_be_had_at_each_write(script: Script, client: Client, fault: str, requests: int) -> None:
+    """Reads are not counted."""
+    script.answer(pod(), NO_NODE, b"{}", NO_NODE, b"{}")
+    with pytest.raises(Died):
+        PodWriter(client, Faults(parse_fault(fault), die)).fail_lost(KEY, "u1", "why")
+    assert len(spoken(script)) == requests
