@@ -80,7 +80,10 @@ class Door:
 
     async def _elsewhere(self, call: Request, body: bytes, passed: Sequence[str], deadline: float) -> bytes | None:
         """The answer of the replica that owns it; None where that is this one, or time is up: decide at once."""
-        while not self._may_decide(call, passed) and (left := deadline - time.monotonic()) > 0:
+        while not self._may_decide(call, passed):
+            if (left := deadline - time.monotonic()) <= 0:
+                log.warning("request %s: decided on here, since the replica that owns it did not answer", call.uid)
+                break
             tenure, uid = self._tenure, owner_uid(call.raw_pod)
             assert tenure is not None
             assert uid is not None

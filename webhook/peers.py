@@ -148,9 +148,14 @@ class Peers:
         return None if first == self.own_name else (first, members[first])
 
     def others(self) -> list[Peer]:
-        """All that may have decided on something a moment ago: also those that leave, and those that were silent."""
-        known = {**self._left(), **self._members()}
-        return [(name, address) for name, address in known.items() if name != self.own_name]
+        """All that may have decided on something a moment ago: also those that leave, for as long as they answer."""
+        leaving = {name: address for name, address in self._left().items() if name not in self._suspects}
+        return [peer for peer in {**leaving, **self._members()}.items() if peer[0] != self.own_name]
+
+    @property
+    def stays(self) -> bool:
+        """This replica is one of them: it does not leave, and has seen its own Lease."""
+        return not self.is_leaving and self.is_member(self.own_name)
 
     def is_member(self, name: str) -> bool:
         return name in self._members()
@@ -191,7 +196,8 @@ class Peers:
             return None
 
     def _suspect(self, peer: Peer, why: Exception) -> None:
-        log.warning("replica %s at %s: %s", *peer, why)
+        level = logging.DEBUG if peer[0] in self._suspects else logging.WARNING
+        log.log(level, "replica %s at %s: %s", *peer, why)
         self._suspects[peer[0]] = True
 
 

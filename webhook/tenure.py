@@ -101,9 +101,9 @@ class Tenure:
         """What a replica that takes over has to know; None where it is not to take over."""
         peers = self.peers
         if peers.outranks(uid, asker):
-            if not peers.is_leaving or uid in self._acquiring:
+            if peers.stays or uid in self._acquiring:
                 return None
-        elif not peers.is_leaving and not await _until(lambda: peers.is_member(asker), LEASE_SECONDS):
+        elif peers.stays and not await _until(lambda: peers.is_member(asker), LEASE_SECONDS):
             return None  # we could not forward to it
         self._held.pop(uid, None)  # from here on, no waiting
         self._acquiring.pop(uid, None)

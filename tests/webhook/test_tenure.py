@@ -127,6 +127,20 @@ def test_one_that_joins_may_be_called_before_it_sees_its_own_lease() -> None:
     assert decided(played(scene, SECOND + THIRD)) == {FIRST: 2, SECOND: 1}
 
 
+def test_one_that_joins_does_not_send_calls_round_in_circles() -> None:
+    """All but itself have seen its Lease, and the API server calls it: it forwards, and claims nothing."""
+
+    async def scene(network: Network) -> None:
+        Replica(network, FIRST, SECOND, THIRD)
+        for name in (SECOND, THIRD):
+            network.replicas[name].see_join(FIRST)
+        assert [await network.create(FIRST) for _ in range(3)] == [0, 1, 2]
+
+    network = played(scene, SECOND + THIRD)
+    assert decided(network) == {SECOND: 3}
+    assert network.posts == {names.WEBHOOK_PATH: 3, names.HAND_OVER_PATH: 2}
+
+
 def test_an_owner_that_was_given_up_by_mistake_goes_on_deciding() -> None:
     """Its Lease was not renewed in time, but it is there and does not leave: it refuses, and is forwarded to."""
 
@@ -224,7 +238,7 @@ def test_who_is_told(body: bytes, status: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_slot_is_given_twice_whatever_happens_first(seed: int) -> None:
+def test_no_slot_is_given_twice_whatever_happens_first(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     """Calls to anybody while two replicas leave and one joins; Leases and pods are seen by each at its own time."""
     chance = random.Random(seed)
 
@@ -262,3 +276,4 @@ def test_no_slot_is_given_twice_whatever_happens_first(seed: int) -> None:
 
     network = played(scene, FIRST + SECOND + THIRD + FOURTH)
     assert sum(decided(network).values()) == network.uids
+    assert caplog.messages == []  # nobody had to decide without being asked to
