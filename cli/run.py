@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -100,7 +100,13 @@ class Process:
 class Installed:
     """Spotweave on a local control plane."""
 
-    processes: tuple[Process, ...]
+    processes: list[Process]
+    start: Callable[[str], Process]
+
+    def add(self) -> Process:
+        """One more webhook. It is not waited for."""
+        self.processes.append(self.start(f"webhook-{len(self.processes)}"))
+        return self.processes[-1]
 
     def report(self) -> dict[str, Any]:
         return {
@@ -145,18 +151,16 @@ def running(
     address = install(kubeconfig, admin, configuration)
     access = access_for(kubeconfig, admin, names.WEBHOOK_ACCOUNT)
     logging_options = ("--log-format", log_format, "--log-level", log_level)
-    processes: list[Process] = []
+    installed = Installed([], lambda name: _start_webhook(name, access, address, logging_options))
     try:
-        for index in range(webhooks):
-            started = _start_webhook(f"webhook-{index}", access, address, logging_options)
-            processes.append(started)  # one by one: what was started is stopped, also when the next one fails
-        installed = Installed(tuple(processes))
-        _wait_until_ready(installed)
-        if processes:
+        for _ in range(webhooks):
+            installed.add()  # one by one: what was started is stopped, also when the next one fails
+        wait_until_ready(installed.processes)
+        if webhooks:
             _wait_until_asked(admin, installed)
         yield installed
     finally:
-        Installed(tuple(processes)).stop()
+        installed.stop()
         admin.close()
 
 
@@ -287,9 +291,9 @@ def _free_port() -> int:
         return port
 
 
-def _wait_until_ready(installed: Installed) -> None:
+def wait_until_ready(processes: Iterable[Process]) -> None:
     deadline = time.monotonic() + READY_SECONDS
-    for each in installed.processes:
+    for each in processes:
         while (answer := _fetch(f"{each.url}/readyz")) != "ok\n":
             if each.process.poll() is not None:
                 raise ClusterError(f"{each.name} ended with code {each.process.returncode}", "the lines above say why")

@@ -38,15 +38,17 @@ from webhook.admission import Admission, Stores
 from webhook.app import Door, create_app
 from webhook.metrics import Metrics
 from webhook.mistakes import Mistakes
-from webhook.peers import Peers
+from webhook.peers import HttpsLines, Peers
 from webhook.server import Gateway, Identity, bind, serve
+from webhook.tenure import Tenure
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 SOON_SECONDS = 0.1
 MOST_TRIES = 30  # to get a Lease, before the replica is ready without one
-LEAVE_SECONDS = 0.5
+LEAVE_SECONDS = 0.5  # for the other replicas to hear of it
+UNSEEN_SECONDS = 2.0  # for our last decisions to be seen, at most
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -101,9 +103,17 @@ def _seconds(text: str) -> timedelta:
 
 
 async def _serve(program: Program, tls: list[socket.socket], plain: socket.socket) -> None:
-    await serve(program.gateway, program.identity, tls, plain, background=program.chores, leave=program.leave)
-    if program.peers is not None:
-        await program.peers.close()
+    await serve(
+        program.gateway,
+        program.identity,
+        tls,
+        plain,
+        background=program.chores,
+        enter=program.able,
+        listening=program.listening,
+        leave=program.leave,
+    )
+    await program.lines.close()
 
 
 def _advertised(args: argparse.Namespace) -> str:
@@ -124,12 +134,16 @@ class Program:
         self._is_introduced = not advertised  # to the other replicas; once, and never waited for again
         self._loop: asyncio.AbstractEventLoop | None = None
         self._renew = asyncio.Event()
+        self.listening = asyncio.Event()
         self.name = f"{names.WEBHOOK_SERVICE}-{secrets.token_hex(4)}"
         self._keeper = keeper
         self._loaded = self._trusted = b""
         stores, states, leases = Stores(), Store[ConfigMap](), Store[Lease]()
         self._membership = Membership(leases)
-        self.peers = Peers(self.name, self._membership.members) if advertised else None
+        members, left = self._membership.members, self._membership.left
+        self.lines = HttpsLines()
+        self.peers = Peers(self.name, members, left, self.lines) if advertised else None
+        pods = Informer(client, resources.PODS, stores.pods)
         self._outages = outages = OutageMemory(states, self._renew_now)
         self.metrics = Metrics()
         self.identity = Identity()
@@ -138,7 +152,7 @@ class Program:
             [
                 Informer(client, resources.NAMESPACES, stores.namespaces),
                 Informer(client, resources.NODES, stores.nodes),
-                Informer(client, resources.PODS, stores.pods),
+                pods,
                 Informer(client, resources.REPLICA_SETS, stores.replica_sets),
                 Informer(client, resources.DEPLOYMENTS, stores.deployments),
                 Informer(client, resources.STATEFUL_SETS, stores.stateful_sets),
@@ -159,7 +173,9 @@ class Program:
         self.metrics.outage_version.set_function(lambda: outages.current.version)
         self.metrics.ledger.set_function(lambda: len(self.admission.ledger))
         self.metrics.cache_age.set_function(lambda: self.informers.age_seconds(time.monotonic()))
-        door = Door(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"), self.peers)
+        ledger = self.admission.ledger
+        tenure = Tenure(self.peers, ledger, lambda: pods.latest, lambda: pods.applied) if self.peers else None
+        door = Door(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"), tenure)
         self.gateway = Gateway(create_app(door, self.metrics, self.missing), door)
 
     def missing(self) -> str | None:
@@ -180,12 +196,23 @@ class Program:
         self._loop = asyncio.get_running_loop()
         await asyncio.gather(self._keep_certificates(), *([self._keep_lease()] if self.peers else []))
 
+    async def able(self) -> None:
+        """Waits until pods can be placed: calls that come sooner would be for nothing."""
+        while self._unable() is not None:
+            await asyncio.sleep(SOON_SECONDS)
+
     async def leave(self) -> None:
-        """Tells the other replicas, which then own our ReplicaSets, and gives them the time to hear of it."""
+        """Decides no more, tells the other replicas, which own our ReplicaSets then, and answers their questions."""
         self._is_leaving = True
-        if self.peers is not None:
-            await asyncio.get_running_loop().run_in_executor(None, withdraw, self._client, self.name)
-            await asyncio.sleep(LEAVE_SECONDS)
+        if self.peers is None:
+            return
+        self.peers.is_leaving = True
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, withdraw, self._client, self.name)
+        await asyncio.sleep(LEAVE_SECONDS)
+        deadline = loop.time() + UNSEEN_SECONDS
+        while len(self.admission.ledger) and loop.time() < deadline:
+            await asyncio.sleep(SOON_SECONDS)
 
     async def _keep_lease(self) -> None:
         """Holds our Lease while we can place pods; clears away what killed replicas left.
@@ -193,6 +220,7 @@ class Program:
         Where Leases cannot be had, pods are placed all the same: off by a few is better than not at all.
         """
         loop, tries = asyncio.get_running_loop(), 0
+        await self.listening.wait()  # whoever sees our Lease may call
         while not self._is_leaving:
             try:
                 if self._unable() is None:
@@ -227,8 +255,8 @@ class Program:
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _serve_with(self, bundle: Bundle | None) -> None:
-        if self.peers is not None and self._keeper.trusted != self._trusted:
-            self.peers.trust(self._keeper.trusted)
+        if self._keeper.trusted != self._trusted:
+            self.lines.trust(self._keeper.trusted)
             self._trusted = self._keeper.trusted
         if bundle is not None and bundle.leaf != self._loaded:
             self.identity.load(bundle.leaf, bundle.leaf_key)

@@ -87,6 +87,11 @@ def delay_seconds(failures: int, failure: ApiError, pace: Pace, chance: Random) 
     return max(chance() * bound, failure.retry_after_seconds or 0.0)
 
 
+def _number(version: str | None) -> int:
+    """Versions of one collection can be compared; one that is no number is older than all."""
+    return int(version) if version and version.isdigit() else 0
+
+
 class Informer(Generic[T]):
     """Follows one resource in a thread of its own and writes what it sees into `store`."""
 
@@ -104,6 +109,8 @@ class Informer(Generic[T]):
         self.store = store
         self.rejected = 0  # objects that did not decode
         self.state = State.STOPPED
+        self.latest = 0  # the store knows of nothing that happened after this version
+        self.applied = 0  # and of everything that happened up to this one
         self._client = client
         self._pace = pace or Pace()
         self._clock = clock
@@ -189,12 +196,14 @@ class Informer(Generic[T]):
                 self._heard_at = self._clock()
                 self.rejected += page.rejected
                 version = page.version
+                self.latest = _number(version)
                 yield from page.items
                 if self._stopping.is_set():
                     raise Unreachable(f"GET {self.resource.path}", "stopped")
 
         self.store.replace(objects())
         self._version = version
+        self.applied = self.latest
         self._synced.set()
         log.info("%s: listed %d at version %s", self.resource.name, len(self.store), version)
 
@@ -242,8 +251,11 @@ class Informer(Generic[T]):
         self._heard_at = self._clock()
         if event.type == "ERROR":
             raise error_from(f"WATCH {self.resource.path}", 500, event.status)
+        if event.type != "BOOKMARK":  # others get theirs at other times
+            self.latest = _number(event.version)
         self._apply(event)
         self._version = event.version or self._version
+        self.applied = max(self.latest, _number(event.version))
         self._recovered()
 
     def _event(self, line: bytes) -> Event[T]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 
 from cachetools import TTLCache
@@ -71,6 +71,18 @@ class Ledger:
                 unseen[decision_id] = slot
                 self._unseen[uid] = unseen  # set again, so that it lives as long as its youngest entry
             return slot
+
+    def recent(self, uid: str) -> dict[str, int] | None:
+        """The decisions that were not seen yet, by their id; None where none was made for a while."""
+        with self._lock:
+            return None if uid not in self._unseen else dict(self._unseen_of(uid))
+
+    def take_over(self, uid: str, decisions: Mapping[str, int]) -> None:
+        """Notes what another replica has decided and not seen yet."""
+        with self._lock:
+            unseen = self._unseen_of(uid)
+            unseen.update(decisions)
+            self._unseen[uid] = unseen
 
     def __len__(self) -> int:
         """How many decisions have not been seen yet."""

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from threading import Lock
 
 import msgspec
+from cachetools import TTLCache
 
 from kube.client import Client
 from kube.decode import Shape
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 PATH = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
 DURATION_SECONDS = 10
 RENEW_SECONDS = 3.0
+LEFT_SECONDS = 5.0  # for as long as what one that left has decided may be unseen
 FORGET_SECONDS = 60.0  # after which others delete what a killed member left
 
 
@@ -74,6 +76,7 @@ class Membership:
         self._timer = timer
         self._lock = Lock()
         self._seen: dict[str, tuple[Lease, float]] = {}
+        self._left: TTLCache[str, Lease] = TTLCache(1000, LEFT_SECONDS, timer)
         store.subscribe(self._observe)
 
     def _observe(self, old: Lease | None, new: Lease | None) -> None:
@@ -82,10 +85,17 @@ class Membership:
                 self._seen[new.name] = (new, self._timer())
             elif old is not None:
                 self._seen.pop(old.name, None)
+                self._left[old.name] = old
 
     def members(self) -> dict[str, str]:
         """Name → address of those that are alive."""
         return {lease.name: lease.address for lease in self._quiet_for(0.0, DURATION_SECONDS)}
+
+    def left(self) -> dict[str, str]:
+        """Name → address of those that have gone a moment ago, or were given up. They may still answer."""
+        silent = self._quiet_for(DURATION_SECONDS, DURATION_SECONDS + LEFT_SECONDS)
+        with self._lock:
+            return {lease.name: lease.address for lease in (*silent, *self._left.values())}
 
     def forgotten(self) -> list[str]:
         """Names of those that have been silent for so long that their Lease may go."""

@@ -78,6 +78,7 @@ WEBHOOK_CONFIGURATION = "spotweave"
 WEBHOOK_ENTRY = "place.spotweave.dev"
 WEBHOOK_SERVICE = "spotweave-webhook"
 WEBHOOK_PATH = "/mutate"
+HAND_OVER_PATH = "/hand-over"  # asked by other replicas of the webhook alone
 TLS_SECRET = "spotweave-webhook-tls"  # noqa: S105 - the name of the Secret, not a secret
 CONFIG_MAP = "spotweave-config"
 CONFIG_KEY = "config.yaml"

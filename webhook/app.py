@@ -5,37 +5,40 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 
+import msgspec
 from flask import Flask, Response, request
 
 from placement import names
 from placement.decide import Reason
 from placement.model import Owner
-from webhook.admission import Admission, NotYet, owner_uid
+from webhook.admission import Admission, Found, NotYet, owner_uid
 from webhook.metrics import Metrics
-from webhook.peers import FORWARD_SECONDS, Peers
+from webhook.peers import Estate, Question
 from webhook.review import MalformedReview, Request, TooLarge, Verdict, answer, parse, unchanged
+from webhook.tenure import Tenure
 
 log = logging.getLogger(__name__)
 
 LARGEST_BODY = 7 * 1024 * 1024  # a 3 MiB object, its old version and the review around them
 PATIENCE_SECONDS = 0.25
 PAUSE_SECONDS = 0.005
-SETTLE_SECONDS = 0.1  # for the last decisions of a replica that has just gone to be seen
+ELSEWHERE_SECONDS = 1.5  # for other replicas to answer, all together; then the pod is decided on here, whoever owns it
 
 
 class Door:
     """Answers admission calls. It never refuses a pod: whatever goes wrong, the pod is allowed unchanged."""
 
     def __init__(
-        self, admission: Admission, metrics: Metrics, executor: Executor | None = None, peers: Peers | None = None
+        self, admission: Admission, metrics: Metrics, executor: Executor | None = None, tenure: Tenure | None = None
     ) -> None:
         self._admission = admission
         self._metrics = metrics
         self._executor = executor
-        self._peers = peers
+        self._tenure = tenure
 
     def answer(self, body: bytes) -> bytes:
         """Answers at once, from what is known now."""
@@ -47,56 +50,84 @@ class Door:
         answer = self.answer_or_wait(body)
         return answer if isinstance(answer, bytes) else await answer
 
-    def answer_or_wait(self, body: bytes, *, forwarded: bool = False) -> bytes | Awaitable[bytes]:
+    def answer_or_wait(self, body: bytes, passed: Sequence[str] = ()) -> bytes | Awaitable[bytes]:
         """The answer, or something to wait for: another replica, or the caches. Most calls need neither.
 
-        A call that another replica has `forwarded` is decided on here, whoever owns it.
+        `passed` are the replicas that have passed the call on to this one.
         """
         started = time.monotonic()
         call = parse(body)
-        uid = owner_uid(call.raw_pod)
-        if self._peers is not None and uid is not None:
-            peer = None if forwarded else self._peers.owner(uid)
-            if peer is not None:
-                return self._forward(call, body, uid, started)
-            if not self._peers.is_settled:
-                return self._wait(call, None, started, SETTLE_SECONDS)
-        try:
-            return self._open(call, lambda: self._admission.place(call, patient=True), started)
-        except NotYet as behind:
-            return self._wait(call, behind.owner, started)
+        if self._may_decide(call, passed):
+            try:
+                return self._open(call, lambda: self._admission.place(call, patient=True), started)
+            except NotYet:
+                pass
+        return self._wait(call, body, passed, started)
 
-    async def _forward(self, call: Request, body: bytes, uid: str, started: float) -> bytes:
-        """Asks the owner, then the next in rank; decides here where none of them answers."""
-        assert self._peers is not None
-        while time.monotonic() < started + FORWARD_SECONDS and (peer := self._peers.owner(uid)) is not None:
-            answer = await self._peers.forward(peer, body)
+    async def hand_over(self, body: bytes) -> bytes | None:
+        """What another replica has to know before it decides on a ReplicaSet; None where it is not to decide."""
+        try:
+            question = msgspec.json.decode(body, type=Question)
+        except msgspec.DecodeError as error:
+            raise MalformedReview(str(error)) from error
+        estate = Estate() if self._tenure is None else await self._tenure.hand_over(question.uid, question.asker)
+        return None if estate is None else msgspec.json.encode(estate)
+
+    def _may_decide(self, call: Request, passed: Sequence[str]) -> bool:
+        """Good until the next time that we wait for something."""
+        uid = owner_uid(call.raw_pod) if self._tenure is not None else None
+        return self._tenure is None or uid is None or self._tenure.holds(uid, passed)
+
+    async def _elsewhere(self, call: Request, body: bytes, passed: Sequence[str], deadline: float) -> bytes | None:
+        """The answer of the replica that owns it; None where that is this one, or time is up: decide at once."""
+        while not self._may_decide(call, passed):
+            if (left := deadline - time.monotonic()) <= 0:
+                log.warning("request %s: decided on here, since the replica that owns it did not answer", call.uid)
+                break
+            tenure, uid = self._tenure, owner_uid(call.raw_pod)
+            assert tenure is not None
+            assert uid is not None
+            peer = tenure.peers.owner(uid, passed) or await tenure.acquire(uid)
+            if peer is None:
+                continue
+            answer = await tenure.peers.forward(peer, body, passed, left)
             self._metrics.forwarded(answer is not None)
             if answer is not None:
                 return answer
-        return await self._wait(call, None, started, SETTLE_SECONDS)
+        return None
 
-    async def _wait(self, call: Request, owner: Owner | None, started: float, first: float = PAUSE_SECONDS) -> bytes:
-        """Waits for the caches, then looks the owner up, then decides with what is known."""
-        patience, pause = time.monotonic() + PATIENCE_SECONDS, first
+    async def _wait(self, call: Request, body: bytes, passed: Sequence[str], started: float) -> bytes:
+        """Waits for the owner's answer; or for the caches, then looks up what they lack, then decides all the same."""
+        deadline, patience, owner = started + ELSEWHERE_SECONDS, float("inf"), None
         while time.monotonic() < patience:
-            await asyncio.sleep(pause)
-            pause = PAUSE_SECONDS
+            told = await self._elsewhere(call, body, passed, deadline)
+            if told is not None:
+                return told
             try:
                 return self._open(call, lambda: self._admission.place(call, patient=True), started)
             except NotYet as behind:
                 owner = behind.owner
-        if owner is None:
-            return self._open(call, lambda: self._admission.place(call), started)
-        loop = asyncio.get_running_loop()
-        found = loop.run_in_executor(self._executor, self._admission.find, owner, call.namespace)
-        await asyncio.wait([found])
+            patience = min(patience, time.monotonic() + PATIENCE_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
+        found = await self._found(call, owner)
+        told = await self._elsewhere(call, body, passed, deadline)
 
         def place() -> Verdict:
             self._admission.learn(found.result())
             return self._admission.place(call)
 
-        return self._open(call, place, started)
+        return told if told is not None else self._open(call, place, started)
+
+    async def _found(self, call: Request, owner: Owner | None) -> Future[Found]:
+        """A look-up that is done, also where it failed: to fail open is the door's business."""
+        loop = asyncio.get_running_loop()
+        if owner is None:
+            nothing: Future[Found] = loop.create_future()
+            nothing.set_result(())
+            return nothing
+        found = loop.run_in_executor(self._executor, self._admission.find, owner, call.namespace)
+        await asyncio.wait([found])
+        return found
 
     def _open(self, call: Request, place: Callable[[], Verdict], started: float | None = None) -> bytes:
         """One of the program's two boundaries: an error of ours must not cost anybody a pod."""

@@ -30,7 +30,7 @@ FORWARDED = peers.FORWARDED.encode()
 
 
 class Gateway:
-    """Answers requests. Admission goes straight to the door; all else through Flask's WSGI callable.
+    """Answers requests. Admission and hand-overs go straight to the door; all else through Flask's WSGI callable.
 
     Flask's machinery costs more than the decision itself, and WSGI cannot wait for the caches without a thread.
     """
@@ -46,13 +46,23 @@ class Gateway:
         return self._through_flask(request)
 
     def answer(self, request: Request) -> Response | Awaitable[Response]:
-        if not _is_admission(request):
+        if _is_json(request, names.HAND_OVER_PATH):
+            return self._hand_over(request)
+        if not _is_json(request, names.WEBHOOK_PATH):
             return self._through_flask(request)
+        passed = request.headers.get(FORWARDED, b"").decode("latin-1")
         try:
-            answer = self._door.answer_or_wait(request.body, forwarded=FORWARDED in request.headers)
+            answer = self._door.answer_or_wait(request.body, passed.split(",") if passed else ())
         except MalformedReview as error:
-            return Response(400, f"{error}\n".encode(), "text/plain")
+            return _malformed(error)
         return Response(200, answer) if isinstance(answer, bytes) else _later(answer)
+
+    async def _hand_over(self, request: Request) -> Response:
+        try:
+            answer = await self._door.hand_over(request.body)
+        except MalformedReview as error:
+            return _malformed(error)
+        return Response(409, b"this replica decides\n", "text/plain") if answer is None else Response(200, answer)
 
     def _through_flask(self, request: Request) -> Response:
         path, _, query = request.target.partition("?")
@@ -64,10 +74,15 @@ class Gateway:
         return Response(answer.status_code, answer.get_data(), answer.content_type or "text/plain")
 
 
-def _is_admission(request: Request) -> bool:
+def _malformed(error: MalformedReview) -> Response:
+    return Response(400, f"{error}\n".encode(), "text/plain")
+
+
+def _is_json(request: Request, path: str) -> bool:
+    """A POST of JSON to this path."""
     return (
         request.method == "POST"
-        and request.target.partition("?")[0] == names.WEBHOOK_PATH
+        and request.target.partition("?")[0] == path
         and request.headers.get(b"content-type", b"").startswith(b"application/json")
     )
 
@@ -117,12 +132,14 @@ async def serve(
     plain: socket.socket,
     *,
     background: Callable[[], Awaitable[None]],
+    enter: Callable[[], Awaitable[None]] | None = None,
+    listening: asyncio.Event | None = None,
     leave: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT: admission over TLS, and probes and metrics in plain text beside it.
 
-    `leave` is called first when it ends, while calls are still answered. `background` goes on for as long as it serves;
-    if it fails, so does this.
+    Admission is listened for once `enter` is done, and then `listening` is set. `leave` is called first when it ends,
+    while calls are still answered. `background` goes on for as long as it serves; if it fails, so does this.
     """
     admission = [Listener(gateway.answer, LARGEST_BODY) for _ in tls]
     probes = Listener(gateway.probe, LARGEST_PROBE)
@@ -131,14 +148,26 @@ async def serve(
         loop.add_signal_handler(number, stopping.set)
     chore = asyncio.ensure_future(background())
     chore.add_done_callback(lambda _: stopping.set())  # what should never end has failed: end, and say why
-    for listener, sock in zip(admission, tls, strict=True):
-        await listener.start(sock, identity.context)
     await probes.start(plain, None)
-    await stopping.wait()
-    if leave is not None:
-        await leave()
-    await asyncio.gather(*(listener.stop(GRACE_SECONDS) for listener in admission))
+    if enter is None or await _before(stopping, enter()):
+        for listener, sock in zip(admission, tls, strict=True):
+            await listener.start(sock, identity.context)
+        if listening is not None:
+            listening.set()
+        await stopping.wait()
+        if leave is not None:
+            await leave()
+        await asyncio.gather(*(listener.stop(GRACE_SECONDS) for listener in admission))
     await probes.stop(0.0)
     chore.cancel()
     with suppress(asyncio.CancelledError):
         await chore
+
+
+async def _before(stopping: asyncio.Event, entering: Awaitable[None]) -> bool:
+    """Whether we have entered before we were to stop."""
+    entered, stopped = asyncio.ensure_future(entering), asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((entered, stopped), return_when=asyncio.FIRST_COMPLETED)
+    entered.cancel()
+    stopped.cancel()
+    return not stopping.is_set()

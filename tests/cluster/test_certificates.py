@@ -73,14 +73,13 @@ def webhooks(cluster: LocalCluster, admin: Client, count: int, *options: str) ->
     kubeconfig = Path(cluster.kubeconfig)
     address = install(kubeconfig, admin, None)
     access = access_for(kubeconfig, admin, names.WEBHOOK_ACCOUNT)
-    processes: list[Process] = []
+    installed = Installed([], lambda name: start(name, access, address, *options))
     try:
-        for index in range(count):
-            started = start(f"webhook-{index}", access, address, *options)
-            processes.append(started)  # one by one: what was started is stopped, also when the next one fails
-        yield Installed(tuple(processes))
+        for _ in range(count):
+            installed.add()  # one by one: what was started is stopped, also when the next one fails
+        yield installed
     finally:
-        Installed(tuple(processes)).stop()
+        installed.stop()
 
 
 def start(name: str, access: bytes, address: str, *options: str) -> Process:

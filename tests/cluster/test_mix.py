@@ -8,7 +8,7 @@ import pytest
 
 from placement.names import OVERFLOW_PRIORITY
 from placement.status import WorkloadStatus
-from tests.cluster.world import World, is_exact, wait_for, workload
+from tests.cluster.world import WALKS, World, is_exact, wait_for, workload
 
 pytestmark = pytest.mark.cluster
 
@@ -82,6 +82,18 @@ def test_many_deletions_at_once_leave_the_mix_exact(world: World) -> None:
     for victim in random.Random(11).sample(sorted(world.classes("web")), 20):
         world.delete_pod(victim)
     assert is_exact(world.rest("web"), 28, 12)
+
+
+@WALKS
+def test_a_walk_of_sizes_with_a_rollout_and_deletions_ends_exact(world: World, walks: int, steps: int) -> None:
+    """Every second another size and two pods deleted, a rollout half-way; at each rest the mix is the formula's."""
+    chance = random.Random(3)
+    world.create(workload("Deployment", "web", 20))
+    world.rest("web")
+    for _ in range(walks):
+        world.walk("web", steps, chance)
+        status = world.rest("web")
+        assert is_exact(status, status.wanted.spot, status.wanted.on_demand), f"{status.actual}, not {status.wanted}"
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])

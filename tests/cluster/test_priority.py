@@ -138,6 +138,41 @@ def test_a_users_own_class_wins(world: World, classes: Client) -> None:
         classes.delete(f"{CLASSES}/mine")
 
 
+def test_a_stranger_of_priority_0_evicts_none_of_ours(world: World) -> None:
+    """Our pods fill the spot nodes; somebody else's that wants to go there waits. One of a higher class would not."""
+    ours = {"spotweave.dev/spot-ratio": "1", "spotweave.dev/min-on-demand": "0"}
+    spot = world.client.get_json("/api/v1/nodes", {"labelSelector": f"{names.CAPACITY}=spot"})["items"]
+    world.create(workload("Deployment", "web", len(spot), ours, template=template("web", containers=[large("5")])))
+    assert is_exact(world.rest("web"), len(spot), 0)
+    before = {pod["metadata"]["uid"] for pod in world.pods("web")}
+    raw = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{world.namespace}-strangers"}}
+    world.client.post("/api/v1/namespaces", raw)
+    strangers = World(world.client, Path(), f"{world.namespace}-strangers")
+    wishes: dict[str, Any] = {"containers": [large("4")], "nodeSelector": {names.CAPACITY: "spot"}}
+    strangers.create(workload("Deployment", "plain", 1, template=template("plain", **wishes)))
+    wait_for("the stranger to be turned away", lambda: "No preemption victims found" in told(strangers, "plain"))
+    assert {pod["metadata"]["uid"] for pod in world.pods("web")} == before
+    world.client.post(CLASSES, priority_class("urgent", 1000))
+    try:
+        urgent = template("urgent", priorityClassName="urgent", **wishes)
+        strangers.create(workload("Deployment", "urgent", 1, template=urgent))
+        wait_for("one of ours to give way", lambda: {pod["metadata"]["uid"] for pod in world.pods("web")} != before)
+    finally:
+        world.client.delete(f"{CLASSES}/urgent")
+        world.client.delete(f"/api/v1/namespaces/{strangers.namespace}")
+        world.delete("Deployment", "web")
+
+
+def large(cpu: str) -> dict[str, Any]:
+    return {"name": "app", "image": "example/app:1.0", "resources": {"requests": {"cpu": cpu}}}
+
+
+def told(world: World, app: str) -> str:
+    """What the scheduler says about pods that it cannot place."""
+    conditions = (each for pod in world.pods(app) for each in pod["status"].get("conditions", []))
+    return " ".join(each.get("message", "") for each in conditions if each["type"] == "PodScheduled")
+
+
 def test_while_spot_is_out_spot_pods_are_soft_and_the_surplus_gives_way(world: World) -> None:
     """Spot is noted out and its nodes are full: all ten run on on-demand, those above min-available as overflow."""
     state = {"version": 1, "outages": [{"class": "spot", "until": time.time() + 600}]}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kube.client import Client
 from kube.configmaps import read_configuration
@@ -17,6 +20,15 @@ from placement.slots import Mix
 from placement.status import WorkloadStatus, statuses
 
 PATIENCE_SECONDS = 60.0
+# Walks with a rest after each, and steps of a walk: two minutes of each kind in a soak, else a quarter of a minute.
+WALKS = pytest.mark.parametrize(
+    ("walks", "steps"),
+    [
+        (1, 15),
+        *(pytest.param(*size, marks=[pytest.mark.soak, pytest.mark.timeout(900)]) for size in ((1, 120), (8, 15))),
+    ],
+    ids=lambda number: str(number),
+)
 _COLLECTIONS = {
     "Deployment": "deployments",
     "StatefulSet": "statefulsets",
@@ -135,6 +147,21 @@ class World:
         seen = status.get("observedGeneration") == raw["metadata"]["generation"]
         settled = status.get("currentRevision") == status.get("updateRevision")
         return seen and settled and counts == [wanted] * 3 and len(self.pods(name)) == wanted
+
+    def walk(self, name: str, steps: int, chance: random.Random) -> None:
+        """As an autoscaler does on a bad day: every second another size, up to 60, while pods are lost.
+
+        Half-way a new revision is rolled out.
+        """
+        size = self.client.get_json(self.path("Deployment", name))["spec"]["replicas"]
+        for step in range(steps):
+            size = max(1, min(60, size + chance.randint(-20, 20)))
+            self.scale(name, size)
+            if step == steps // 2:
+                self.roll_out(name)
+            for pod in chance.sample(pods := self.pods(name), min(2, len(pods))):
+                self.delete_pod(pod["metadata"]["name"])
+            time.sleep(1.0)  # the pace of the walk, not a wait
 
     def exists(self, path: str) -> bool:
         try:

@@ -107,12 +107,13 @@ def follow(script: Script, client: Client) -> Iterator[Follow]:
     """Starts an informer of pods; stops it in the end, and sees its thread end when the server lets go of it."""
     followers: list[Follower] = []
 
-    def start(pace: Pace = FAST, step_seconds: float = 0.0) -> Follower:
+    def make(pace: Pace = FAST, step_seconds: float = 0.0, *, start: bool = True) -> Follower:
         followers.append(Follower(client, pace, step_seconds))
-        followers[-1].informer.start()
+        if start:
+            followers[-1].informer.start()
         return followers[-1]
 
-    yield start
+    yield make
     for follower in followers:
         follower.informer.stop(timeout_seconds=0.0)
     script.closing.set()
@@ -143,6 +144,19 @@ def test_it_follows_additions_updates_and_deletions(script: Script, follow: Foll
     changes = [follower.next_change() for _ in range(4)]
     assert changes == [("", "a"), ("", "b"), ("b", "b"), ("a", "")]
     assert [pod.node for pod in follower.store.values()] == ["n1"]
+
+
+def test_versions_tell_what_the_store_knows(script: Script, follow: Follow) -> None:
+    """While a change is told, `latest` covers it and `applied` does not yet; bookmarks move `applied` alone."""
+    script.answer(page(raw_pod("a"), version=10))
+    script.watch(Lines([event("ADDED", raw_pod("b", version=11)), bookmark(19)]))
+    follower = follow(start=False)
+    told: list[tuple[int, int]] = []
+    follower.store.subscribe(lambda _old, _new: told.append((follower.informer.latest, follower.informer.applied)))
+    follower.informer.start()
+    assert eventually(lambda: follower.informer.applied == 19)
+    assert told == [(10, 0), (11, 10)]
+    assert follower.informer.latest == 11
 
 
 def test_it_is_not_synced_before_the_last_page(script: Script, follow: Follow) -> None:

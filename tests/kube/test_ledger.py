@@ -74,6 +74,29 @@ def test_a_repeated_decision_gets_its_slot_again(ledger: Ledger) -> None:
     assert len(ledger) == 3
 
 
+def test_decisions_that_were_not_seen_can_be_taken_over(ledger: Ledger, timer: Timer) -> None:
+    """Another ledger goes on where this one was; a pod that is seen takes its decision out of both."""
+    other = Ledger(timer)
+    assert ledger.recent("rs") is None
+    assert [take(ledger, decision_id) for decision_id in "abc"] == [0, 1, 2]
+    ledger.observe(None, decided("a", 0))
+    handed = ledger.recent("rs")
+    assert handed == {"b": 1, "c": 2}
+    other.take_over("rs", handed)
+    other.observe(None, decided("b", 1))
+    assert other.recent("rs") == {"c": 2}
+    assert [take(other, decision_id) for decision_id in "de"] == [0, 3]
+
+
+def test_an_owner_is_recent_for_as_long_as_a_decision_may_be_unseen(ledger: Ledger, timer: Timer) -> None:
+    """Also when its last decision was seen here: others may not have seen it."""
+    take(ledger, "a")
+    ledger.observe(None, decided("a", 0))
+    assert ledger.recent("rs") == {}
+    timer.now += UNSEEN_SECONDS
+    assert ledger.recent("rs") is None
+
+
 def test_a_dry_run_counts_nothing(ledger: Ledger) -> None:
     """It is told the slot that a real call would get."""
     assert [take(ledger, decision_id, keep=False) for decision_id in "abc"] == [0, 0, 0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube.membership import DURATION_SECONDS, FORGET_SECONDS, Lease, Membership
+from kube.membership import DURATION_SECONDS, FORGET_SECONDS, LEFT_SECONDS, Lease, Membership
 from kube.store import Store
 from placement.model import Key
 from placement.names import SYSTEM_NAMESPACE
@@ -41,3 +41,16 @@ def test_a_member_that_gives_its_lease_up_is_gone_at_once() -> None:
     store.remove(Key(SYSTEM_NAMESPACE, "a"))
     assert membership.members() == {}
     assert membership.forgotten() == []
+
+
+def test_those_that_left_are_remembered_for_a_moment() -> None:
+    """What they have decided may be unseen: both one that gave its Lease up and one that fell silent."""
+    clock, store = Clock(), Store[Lease]()
+    membership = Membership(store, clock)
+    store.put(Lease("silent", "y", "1"))
+    clock.now += DURATION_SECONDS
+    store.put(Lease("a", "x", "1"))
+    store.remove(Key(SYSTEM_NAMESPACE, "a"))
+    assert membership.left() == {"a": "x", "silent": "y"}
+    clock.now += LEFT_SECONDS
+    assert membership.left() == {}

@@ -9,7 +9,8 @@ from placement import names
 from tests.webhook.test_app import webhook
 from tests.webhook.world import patched, raw_pod, review
 from webhook.app import Door
-from webhook.peers import SUSPECT_SECONDS, UNSETTLED_SECONDS, Peers, ranked
+from webhook.peers import SUSPECT_SECONDS, HttpsLines, Peers, ranked
+from webhook.tenure import Tenure
 
 MEMBERS = {name: f"127.0.0.1:{port}" for name, port in (("a", 1), ("b", 2), ("c", 3))}
 UIDS = [f"uid-{number}" for number in range(300)]
@@ -62,15 +63,15 @@ class Clock:
 
 def test_a_peer_that_does_not_answer_is_passed_over_for_a_while() -> None:
     """Nobody listens there: the next in rank owns it; later it is asked again."""
-    clock = Clock()
-    peers = Peers("a", lambda: MEMBERS, clock)
+    clock, lines = Clock(), HttpsLines()
+    peers = Peers("a", lambda: MEMBERS, lines=lines, timer=clock)
     uid = next(uid for uid in UIDS if ranked(uid, MEMBERS)[:2] == ["b", "a"])
 
     async def forward() -> bytes | None:
         peer = peers.owner(uid)
         assert peer is not None
         answer = await peers.forward(peer, b"{}")
-        await peers.close()
+        await lines.close()
         return answer
 
     assert asyncio.run(forward()) is None
@@ -79,42 +80,40 @@ def test_a_peer_that_does_not_answer_is_passed_over_for_a_while() -> None:
     assert peers.owner(uid) == ("b", MEMBERS["b"])
 
 
-def test_for_a_moment_after_a_change_decisions_wait() -> None:
-    """Not at the start, where nobody decided before; then after each change of members."""
-    clock, members = Clock(), {"a": "x"}
-    peers = Peers("a", lambda: members, clock)
-    settled = []
-    for change in ({}, {"b": "y"}):
-        members |= change
-        peers.owner("uid")
-        settled.append(peers.is_settled)
-    clock.now += UNSETTLED_SECONDS + 0.1
-    assert [*settled, peers.is_settled] == [True, False, True]
+def test_one_without_a_lease_owns_nothing_while_there_are_others() -> None:
+    """It joins or leaves: others own what it ranks first for, unless they say that it does."""
+    uid = next(uid for uid in UIDS if ranked(uid, MEMBERS) == ["a", "b", "c"])
+    joining = Peers("a", lambda: {"b": "2", "c": "3"})
+    assert joining.owner(uid) == ("b", "2")
+    assert joining.owner(uid, ["c"]) is None
+    leaving = Peers("a", lambda: MEMBERS)
+    leaving.is_leaving = True
+    assert leaving.owner(uid) == leaving.owner(uid, ["c"]) == ("b", MEMBERS["b"])
+    assert leaving.owner(uid, ["b", "c"]) == ("b", MEMBERS["b"])  # it knows then who leaves
+    assert leaving.owner(uid, ["b", "a", "c"]) is None  # that one leaves too
+
+
+def test_a_call_does_not_go_back_to_who_has_passed_it_on() -> None:
+    """Who ranks first and passes it on leaves."""
+    uid = next(uid for uid in UIDS if ranked(uid, MEMBERS) == ["a", "b", "c"])
+    assert Peers("b", lambda: MEMBERS).owner(uid, ["a"]) is None
+    assert Peers("c", lambda: MEMBERS).owner(uid, ["a"]) == ("b", MEMBERS["b"])
 
 
 def test_where_no_owner_answers_the_pod_is_decided_here() -> None:
     """A dead peer costs a moment, never a pod."""
     hook = webhook()
     own = next(name for name in (f"mine-{number}" for number in range(99)) if ranked("rs", [name, "dead"])[0] == "dead")
-    peers = Peers(own, lambda: {own: "x", "dead": "127.0.0.1:9"})
-    door = Door(hook.world.admission, hook.metrics, peers=peers)
+    lines = HttpsLines()
+    peers = Peers(own, lambda: {own: "x", "dead": "127.0.0.1:9"}, lines=lines)
+    door = Door(hook.world.admission, hook.metrics, tenure=Tenure(peers, hook.world.admission.ledger))
 
     async def answer() -> bytes:
         try:
             return await door.answer_patiently(review(raw_pod()))
         finally:
-            await peers.close()
+            await lines.close()
 
     created = patched(raw_pod(), asyncio.run(answer()))
     assert created["metadata"]["labels"] == {names.CLASS: "on-demand"}
     assert b'spotweave_admission_forwarded_total{outcome="failed"} 1.0' in hook.metrics.text()
-
-
-def test_a_forwarded_call_is_decided_where_it_arrives() -> None:
-    """Whoever owns it: calls never go in circles."""
-    hook = webhook()
-    own = next(name for name in (f"mine-{number}" for number in range(99)) if ranked("rs", [name, "dead"])[0] == "dead")
-    door = Door(hook.world.admission, hook.metrics, peers=Peers(own, lambda: {own: "x", "dead": "127.0.0.1:9"}))
-    answer = door.answer_or_wait(review(raw_pod()), forwarded=True)
-    assert isinstance(answer, bytes)
-    assert patched(raw_pod(), answer)["metadata"]["labels"] == {names.CLASS: "on-demand"}

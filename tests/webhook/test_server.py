@@ -266,6 +266,27 @@ def read(connection: ssl.SSLSocket) -> bytes:
         return b""
 
 
+def test_it_listens_once_it_has_entered_and_ends_if_it_never_does() -> None:
+    """Who connects sooner is refused rather than let down; told to stop before that, it ends."""
+    hook, identity = webhook(), Identity()
+    identity.load(LEAF.certificate, LEAF.key)
+    gateway = Gateway(hook.client.application, hook.door)
+
+    async def enter() -> None:
+        await asyncio.Event().wait()
+
+    with bind("127.0.0.1:0") as tls, bind("127.0.0.1:0") as plain:
+        refused: list[bool] = []
+
+        async def background() -> None:
+            refused.append(tls.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 0)
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.Event().wait()
+
+        uvloop.run(serve(gateway, identity, [tls], plain, background=background, enter=enter))
+        assert refused == [True]
+
+
 def test_when_the_chores_fail_the_program_ends_and_says_why() -> None:
     """Certificates that nobody keeps any more would run out unseen; a restart is better."""
     hook, identity = webhook(), Identity()
