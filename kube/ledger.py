@@ -7,18 +7,56 @@ since admission is not persistence (quota or a later webhook may refuse the pod)
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from threading import Lock
-
-from cachetools import TTLCache
+from typing import NamedTuple
 
 from placement.model import Class, Key, Pod
 from placement.slots import Slots, lowest_free, with_unslotted
 
 UNSEEN_SECONDS = 5.0
-MOST_OWNERS = 100_000
 MOST_UNSEEN = 100_000
+
+
+class _Unseen(NamedTuple):
+    """A decision whose pod was not seen yet."""
+
+    uid: str  # the controller's
+    decision_id: str
+    slot: int
+    until: float
+
+
+class _Page:
+    """One controller's slots. A slot that two pods hold is free when both are gone."""
+
+    __slots__ = ("_below", "holders", "unseen", "unslotted")  # there are as many as ReplicaSets with pods
+
+    def __init__(self) -> None:
+        self.holders: dict[int, int] = {}  # how many hold a slot, seen or not; absent: free
+        self.unseen: dict[str, _Unseen] = {}  # by decision, oldest first
+        self.unslotted: dict[Key, Pod] = {}
+        self._below = 0  # all slots below it are taken, so a burst of n pods does not look n times at n slots
+
+    def __bool__(self) -> bool:
+        return bool(self.holders or self.unslotted)
+
+    def hold(self, slot: int) -> None:
+        self.holders[slot] = self.holders.get(slot, 0) + 1
+
+    def free(self, slot: int) -> None:
+        self.holders[slot] -= 1
+        if not self.holders[slot]:
+            del self.holders[slot]
+            self._below = min(self._below, slot)
+
+    def lowest_free(self, slots: Slots, class_of: Callable[[Pod], Class | None]) -> int:
+        if self.unslotted:
+            return lowest_free(with_unslotted(slots, self.holders, map(class_of, self.unslotted.values())))
+        while self._below in self.holders:
+            self._below += 1
+        return self._below
 
 
 class Ledger:
@@ -27,9 +65,8 @@ class Ledger:
     def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
         self._timer = timer
         self._lock = Lock()
-        self._slots: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        self._unslotted: defaultdict[str, dict[Key, Pod]] = defaultdict(dict)
-        self._unseen: TTLCache[str, TTLCache[str, int]] = TTLCache(MOST_OWNERS, UNSEEN_SECONDS, timer)
+        self._pages: dict[str, _Page] = {}
+        self._unseen: deque[_Unseen] = deque()  # of all pages, oldest first; some were seen since
 
     def observe(self, old: Pod | None, new: Pod | None) -> None:
         """Follows a pod store: called with what a pod was and what it is (None: absent)."""
@@ -57,76 +94,92 @@ class Ledger:
         decided on it: its slot, the one below the replicas that is unseen for longest, is given again.
         """
         with self._lock:
-            unseen = self._unseen_of(uid)
-            if decision_id in unseen:
-                return unseen[decision_id]
-            slot = lowest_free(self._taken(uid, unseen.values(), slots, class_of))
+            self._expire()
+            page = self._pages.get(uid) or _Page()
+            known = page.unseen.get(decision_id)
+            if known is not None:
+                return known.slot
+            slot = page.lowest_free(slots, class_of)
             if slot >= replicas and patient:
                 return None
             if slot >= replicas:
-                oldest = next((each for each, held in unseen.items() if held < replicas), None)
+                oldest = next((each for each in page.unseen.values() if each.slot < replicas), None)
                 if oldest is not None:
-                    slot = unseen.pop(oldest) if keep else unseen[oldest]
+                    slot = oldest.slot
+                    if keep:
+                        self._settle(page, oldest)
             if keep:
-                unseen[decision_id] = slot
-                self._unseen[uid] = unseen  # set again, so that it lives as long as its youngest entry
+                self._note(page, _Unseen(uid, decision_id, slot, self._timer() + UNSEEN_SECONDS))
             return slot
 
     def recent(self, uid: str) -> dict[str, int] | None:
         """The decisions that were not seen yet, by their id; None where none was made for a while."""
         with self._lock:
-            return None if uid not in self._unseen else dict(self._unseen_of(uid))
+            self._expire()
+            if not any(each.uid == uid for each in self._unseen):
+                return None
+            page = self._pages.get(uid) or _Page()
+            return {each.decision_id: each.slot for each in page.unseen.values()}
 
     def take_over(self, uid: str, decisions: Mapping[str, int]) -> None:
         """Notes what another replica has decided and not seen yet."""
         with self._lock:
-            unseen = self._unseen_of(uid)
-            unseen.update(decisions)
-            self._unseen[uid] = unseen
+            page = self._pages.get(uid) or _Page()
+            until = self._timer() + UNSEEN_SECONDS
+            for decision_id, slot in decisions.items():
+                if decision_id not in page.unseen:
+                    self._note(page, _Unseen(uid, decision_id, slot, until))
 
     def __len__(self) -> int:
         """How many decisions have not been seen yet."""
         with self._lock:
-            return sum(len(unseen) for unseen in self._unseen.values())
+            self._expire()
+            return sum(len(page.unseen) for page in self._pages.values())
 
-    def _unseen_of(self, uid: str) -> TTLCache[str, int]:
-        found = self._unseen.get(uid)
-        if found is None:
-            return TTLCache(MOST_UNSEEN, UNSEEN_SECONDS, self._timer)
-        found.expire()
-        return found
+    def _note(self, page: _Page, unseen: _Unseen) -> None:
+        page.hold(unseen.slot)
+        page.unseen[unseen.decision_id] = unseen
+        self._pages[unseen.uid] = page
+        self._unseen.append(unseen)
 
-    def _taken(
-        self, uid: str, unseen: Iterable[int], slots: Slots, class_of: Callable[[Pod], Class | None]
-    ) -> set[int]:
-        taken = {*self._slots.get(uid, ()), *unseen}
-        unslotted = self._unslotted.get(uid)
-        return with_unslotted(slots, taken, map(class_of, unslotted.values())) if unslotted else taken
+    def _settle(self, page: _Page, unseen: _Unseen) -> None:
+        """A decision is in doubt no longer."""
+        del page.unseen[unseen.decision_id]
+        page.free(unseen.slot)
+
+    def _expire(self) -> None:
+        now = self._timer()
+        while self._unseen and (self._unseen[0].until <= now or len(self._unseen) > MOST_UNSEEN):
+            unseen = self._unseen.popleft()
+            page = self._pages.get(unseen.uid)
+            if page is not None and page.unseen.get(unseen.decision_id) is unseen:
+                self._settle(page, unseen)
+                self._drop_if_empty(unseen.uid, page)
 
     def _remember(self, pod: Pod) -> None:
         if pod.owner is None:
             return
-        unseen = self._unseen.get(pod.owner.uid)
-        if unseen is not None and pod.decision_id is not None:
-            unseen.pop(pod.decision_id, None)
-        if not pod.is_live:
-            return
-        if pod.slot is None:
-            self._unslotted[pod.owner.uid][pod.key] = pod
-        else:
-            self._slots[pod.owner.uid][pod.slot] += 1
+        uid = pod.owner.uid
+        page = self._pages.setdefault(uid, _Page())
+        unseen = page.unseen.get(pod.decision_id or "")
+        if unseen is not None:
+            self._settle(page, unseen)
+        if pod.is_live and pod.slot is None:
+            page.unslotted[pod.key] = pod
+        elif pod.is_live and pod.slot is not None:
+            page.hold(pod.slot)
+        self._drop_if_empty(uid, page)
 
     def _forget(self, pod: Pod) -> None:
-        if pod.owner is None or not pod.is_live:
+        page = self._pages.get(pod.owner.uid) if pod.owner is not None else None
+        if page is None or pod.owner is None or not pod.is_live:
             return
-        uid = pod.owner.uid
         if pod.slot is None:
-            self._unslotted[uid].pop(pod.key, None)
-        else:
-            self._slots[uid][pod.slot] -= 1
-            if not self._slots[uid][pod.slot]:
-                del self._slots[uid][pod.slot]
-        if not self._slots.get(uid):
-            self._slots.pop(uid, None)
-        if not self._unslotted.get(uid):
-            self._unslotted.pop(uid, None)
+            page.unslotted.pop(pod.key, None)
+        elif pod.slot in page.holders:
+            page.free(pod.slot)
+        self._drop_if_empty(pod.owner.uid, page)
+
+    def _drop_if_empty(self, uid: str, page: _Page) -> None:
+        if not page:
+            del self._pages[uid]

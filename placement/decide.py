@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from placement import names
@@ -49,8 +50,22 @@ class Preference:
 
 
 @dataclass(frozen=True, slots=True)
+class Injection:
+    """What goes into a pod's spec. Empty fields inject nothing. Pods of one class and pool share it."""
+
+    required: tuple[NodeTerm, ...] = ()
+    preferred: tuple[Preference, ...] = ()
+    tolerations: tuple[Mapping[str, str], ...] = ()
+    spread: tuple[Mapping[str, Any], ...] = ()
+    priority_class: str = ""
+
+
+NO_INJECTION = Injection()
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one pod. Empty fields inject nothing. A pod that is left alone holds its slot all the same."""
+    """What becomes of one pod. A pod that is left alone holds its slot all the same."""
 
     id: str
     controller_uid: str
@@ -59,11 +74,7 @@ class Decision:
     placed: Class | None = None  # None: left alone
     slot: int | None = None
     soft: bool = False
-    required: tuple[NodeTerm, ...] = ()
-    preferred: tuple[Preference, ...] = ()
-    tolerations: tuple[Mapping[str, str], ...] = ()
-    spread: tuple[Mapping[str, Any], ...] = ()
-    priority_class: str = ""
+    injection: Injection = NO_INJECTION
     deletion_cost: int | None = None
 
 
@@ -110,35 +121,85 @@ def decide(
     decision_id: str, slot: int, revision: Revision, own_terms: tuple[NodeTerm, ...], around: Surroundings
 ) -> Decision:
     """The decision for a pod that has this slot. `own_terms` are the user's (node selector included), ORed."""
-    slots = revision.policy.slots
-    placed = slots.class_of(slot)
-    because = f"slot {slot} is {placed} ({revision.policy.explain()})"
-    classes = around.configuration.classes
+    return Decider(revision, own_terms, around).decide(decision_id, slot)
+
+
+class Decider:
+    """Decides on pods of one revision that have the same terms of their own, in the same surroundings.
+
+    Most pods come in crowds of such: what is the same for all of them, or for all of one class and pool, is worked
+    out once.
+    """
+
+    def __init__(self, revision: Revision, own_terms: tuple[NodeTerm, ...], around: Surroundings) -> None:
+        self._revision = revision
+        self._around = around
+        self._slots = revision.policy.slots
+        self._policy = revision.policy.explain()
+        self._exclusions = {placed: _exclusion(placed, revision, own_terms, around) for placed in Class}
+        self._reasons = {placed: _reason(placed, revision, around) for placed in Class}
+        self._leaves_by_cost = _leaves_by_cost(revision)
+        self._first_pool = first_pool(revision.workload)
+        self._injections: dict[tuple[Class, int | None, bool], Injection] = {}
+
+    def decide(self, decision_id: str, slot: int) -> Decision:
+        placed, uid = self._slots.class_of(slot), self._revision.uid
+        because = f"slot {slot} is {placed} ({self._policy})"
+        if self._exclusions[placed]:
+            text = f"left alone: {because}, but {self._exclusions[placed]}"
+            return Decision(decision_id, uid, Reason.CONTRADICTION, text, slot=slot)
+        reason = self._reasons[placed]
+        return Decision(
+            decision_id,
+            uid,
+            reason,
+            because + _SOFTENED.get(reason, ""),
+            placed,
+            slot,
+            reason is not Reason.SLOT,
+            self._injection(placed, slot),
+            -slot if self._leaves_by_cost else None,
+        )
+
+    def _injection(self, placed: Class, slot: int) -> Injection:
+        reason, pool = self._reasons[placed], self._pool(placed, slot)
+        is_overflow = reason is Reason.SPOT_OUT and slot >= self._needed
+        key = (placed, pool, is_overflow)
+        if key not in self._injections:
+            self._injections[key] = _injection(placed, reason, pool, is_overflow, self._revision, self._around)
+        return self._injections[key]
+
+    def _pool(self, placed: Class, slot: int) -> int | None:
+        """The pool that a spot slot prefers: the j-th spot slot takes pool (start + j) mod P."""
+        if placed is not Class.SPOT or not self._around.spot_pools:
+            return None
+        return (self._first_pool + self._slots.spot_index(slot)) % len(self._around.spot_pools)
+
+    @cached_property
+    def _needed(self) -> int:
+        return needed(self._revision.policy, self._revision.workload)
+
+
+def _exclusion(placed: Class, revision: Revision, own_terms: tuple[NodeTerm, ...], around: Surroundings) -> str:
+    """What contradicts this class, if anything does."""
     if selects(revision.selector, names.CLASS):
         # with our label changed the pod would not be its owner's any more, which would create another, without end
-        text = f"left alone: {because}, but its owner selects pods by our label {names.CLASS}"
-        return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text, slot=slot)
+        return f"its owner selects pods by our label {names.CLASS}"
     if placed not in allowed_classes(own_terms, around):
-        text = f"left alone: {because}, but the pod's own node selector or affinity excludes {placed} nodes"
-        return Decision(decision_id, revision.uid, Reason.CONTRADICTION, text, slot=slot)
-    reason = _reason(placed, revision, around)
-    soft = reason is not Reason.SLOT
-    return Decision(
-        decision_id,
-        revision.uid,
-        reason,
-        because + _SOFTENED.get(reason, ""),
-        placed,
-        slot,
-        soft,
+        return f"the pod's own node selector or affinity excludes {placed} nodes"
+    return ""
+
+
+def _injection(
+    placed: Class, reason: Reason, pool: int | None, is_overflow: bool, revision: Revision, around: Surroundings
+) -> Injection:
+    classes, soft = around.configuration.classes, reason is not Reason.SLOT
+    return Injection(
         required=() if soft else classes.terms(placed),
-        preferred=_preferences(
-            placed, soft, preferred_pool(slot, slots, revision.workload, around.spot_pools), classes
-        ),
+        preferred=_preferences(placed, soft, None if pool is None else around.spot_pools[pool], classes),
         tolerations=classes.tolerations if placed is Class.SPOT or soft else (),
         spread=tuple(_spread(revision, soft)),
-        priority_class=_priority_class(placed, reason, slot, revision, around),
-        deletion_cost=_deletion_cost(slot, revision),
+        priority_class=_priority_class(placed, is_overflow, revision, around),
     )
 
 
@@ -185,14 +246,15 @@ def pool_order(pools: Collection[Pool]) -> tuple[Pool, ...]:
 
 
 def preferred_pool(slot: int, slots: Slots, workload: Workload, spot_pools: Sequence[Pool]) -> Pool | None:
-    """The pool that a spot slot prefers: the j-th spot slot takes pool (start + j) mod P.
-
-    Each workload starts elsewhere, or the first pools would hold the first pods of every small workload.
-    """
+    """The pool that a spot slot prefers: the j-th spot slot takes pool (start + j) mod P."""
     if slots.class_of(slot) is not Class.SPOT or not spot_pools:
         return None
-    start = zlib.crc32(f"{workload.kind}/{workload.key}".encode())
-    return spot_pools[(start + slots.spot_index(slot)) % len(spot_pools)]
+    return spot_pools[(first_pool(workload) + slots.spot_index(slot)) % len(spot_pools)]
+
+
+def first_pool(workload: Workload) -> int:
+    """Each workload starts elsewhere, or the first pools would hold the first pods of every small workload."""
+    return zlib.crc32(f"{workload.kind}/{workload.key}".encode())
 
 
 def _preferences(placed: Class, soft: bool, pool: Pool | None, classes: Classes) -> tuple[Preference, ...]:
@@ -238,20 +300,16 @@ def _spread(revision: Revision, soft: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _priority_class(placed: Class, reason: Reason, slot: int, revision: Revision, around: Surroundings) -> str:
+def _priority_class(placed: Class, is_overflow: bool, revision: Revision, around: Surroundings) -> str:
     """The class of the pod's role, if it exists and the owner's template names none of its own.
 
     Overflow is what is more than the service needs: soft because spot is out, and at or above `min-available`.
     """
     roles = around.configuration.priority_roles
-    role = roles.spot if placed is Class.SPOT else roles.on_demand
-    if reason is Reason.SPOT_OUT and slot >= needed(revision.policy, revision.workload):
-        role = roles.overflow
+    role = roles.overflow if is_overflow else roles.spot if placed is Class.SPOT else roles.on_demand
     return role if role in around.priority_classes and not revision.template.priority_class else ""
 
 
-def _deletion_cost(slot: int, revision: Revision) -> int | None:
+def _leaves_by_cost(revision: Revision) -> bool:
     """The highest slot leaves first. StatefulSets leave by ordinal anyway; users' own costs are theirs."""
-    if revision.workload.kind is Kind.STATEFUL_SET or revision.template.has_deletion_cost:
-        return None
-    return -slot
+    return revision.workload.kind is not Kind.STATEFUL_SET and not revision.template.has_deletion_cost

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from placement import names
 
@@ -37,9 +38,11 @@ class Kind(StrEnum):
     STATEFUL_SET = "StatefulSet"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
-    """Where an object is found: a namespace ("" for cluster-wide objects) and a name."""
+class Key(NamedTuple):
+    """Where an object is found: a namespace ("" for cluster-wide objects) and a name.
+
+    A tuple, because it is looked up more often than anything else, and a dataclass takes four times as long to hash.
+    """
 
     namespace: str
     name: str

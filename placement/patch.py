@@ -11,43 +11,62 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placement import names
-from placement.decide import Decision, Preference
+from placement.decide import Decision, Injection, Preference
 from placement.model import NodeRequirement, NodeTerm
 
-RawPod = Mapping[str, Any]
-_PARTS = (
-    ("metadata", "labels"),
-    ("metadata", "annotations"),
-    ("spec", "affinity"),
-    ("spec", "tolerations"),
-    ("spec", "topologySpreadConstraints"),
-)
+Raw = Mapping[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def patch(raw_pod: RawPod, decision: Decision) -> list[dict[str, Any]]:
+def patch(raw_pod: Raw, decision: Decision) -> list[dict[str, Any]]:
     """The JSON patch that turns the pod into `placed_pod(raw_pod, decision)`; empty where nothing differs."""
-    new = placed_pod(raw_pod, decision)
-    operations = [
-        {"op": "add", "path": f"/{outer}/{inner}", "value": new[outer][inner]}
-        for outer, inner in _PARTS
-        if new[outer].get(inner) != (raw_pod[outer] or {}).get(inner)
-    ]
-    return operations + _priority_operations(raw_pod["spec"], decision.priority_class)
+    return metadata_patch(raw_pod["metadata"], decision) + spec_patch(raw_pod["spec"], decision.injection)
 
 
-def placed_pod(raw_pod: RawPod, decision: Decision) -> dict[str, Any]:
+def placed_pod(raw_pod: Raw, decision: Decision) -> dict[str, Any]:
     """The pod as the decision wants it, its priority apart (the API server computes that from the class)."""
-    metadata, spec = dict(raw_pod["metadata"]), dict(raw_pod["spec"])
-    if decision.placed is not None:
-        metadata["labels"] = {**(metadata.get("labels") or {}), names.CLASS: str(decision.placed)}
-    metadata["annotations"] = {**_without_ours(metadata.get("annotations") or {}), **_annotations(decision)}
-    _merge(spec, "affinity", _affinity(spec.get("affinity") or {}, decision))
-    _merge(spec, "tolerations", _tolerations(spec.get("tolerations") or [], decision.tolerations))
-    constraints = _spread(spec.get("topologySpreadConstraints") or [], decision.spread)
-    _merge(spec, "topologySpreadConstraints", constraints)
-    return {**raw_pod, "metadata": metadata, "spec": spec}
+    raw_metadata, raw_spec = raw_pod["metadata"], raw_pod["spec"]
+    metadata = {**raw_metadata, **_written_metadata(raw_metadata, decision)}
+    return {**raw_pod, "metadata": metadata, "spec": {**raw_spec, **_written_spec(raw_spec, decision.injection)}}
+
+
+def metadata_patch(raw_metadata: Raw, decision: Decision) -> list[dict[str, Any]]:
+    """The part of the patch that differs from pod to pod."""
+    return _differences("metadata", raw_metadata, _written_metadata(raw_metadata, decision))
+
+
+def spec_patch(raw_spec: Raw, injection: Injection) -> list[dict[str, Any]]:
+    """The part of the patch that is the same for pods with the same spec, class and pool."""
+    differences = _differences("spec", raw_spec, _written_spec(raw_spec, injection))
+    return differences + _priority_operations(raw_spec, injection.priority_class)
+
+
+def _differences(outer: str, raw: Raw, written: Raw) -> list[dict[str, Any]]:
+    return [
+        {"op": "add", "path": f"/{outer}/{part}", "value": value}
+        for part, value in written.items()
+        if value != raw.get(part)
+    ]
+
+
+def _written_metadata(raw_metadata: Raw, decision: Decision) -> dict[str, Any]:
+    """The parts that we write to, as the decision wants them."""
+    annotations = {**_without_ours(raw_metadata.get("annotations") or {}), **_annotations(decision)}
+    if decision.placed is None:
+        return {"annotations": annotations}
+    labels = {**(raw_metadata.get("labels") or {}), names.CLASS: str(decision.placed)}
+    return {"labels": labels, "annotations": annotations}
+
+
+def _written_spec(raw_spec: Raw, injection: Injection) -> dict[str, Any]:
+    """The parts that we or the user say anything of, as the decision wants them."""
+    written = {
+        "affinity": _affinity(raw_spec.get("affinity") or {}, injection),
+        "tolerations": _tolerations(raw_spec.get("tolerations") or [], injection.tolerations),
+        "topologySpreadConstraints": _spread(raw_spec.get("topologySpreadConstraints") or [], injection.spread),
+    }
+    return {part: value for part, value in written.items() if value}
 
 
 def own_terms(raw_spec: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
@@ -64,12 +83,6 @@ def own_terms(raw_spec: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
     return tuple(selector + _requirements(term) for term in terms)
 
 
-def _merge(spec: dict[str, Any], key: str, value: Any) -> None:
-    """Writes what we have to say, and nothing at all where neither we nor the user say anything."""
-    if value:
-        spec[key] = value
-
-
 def _without_ours(written: Mapping[str, str]) -> dict[str, str]:
     """Annotations of ours that came with a copied template would pass for this decision's: they go."""
     ours = (names.DECISION, names.REASON, names.SLOT, names.SOFT, names.RELEASED)
@@ -77,29 +90,30 @@ def _without_ours(written: Mapping[str, str]) -> dict[str, str]:
 
 
 def _annotations(decision: Decision) -> dict[str, str]:
-    written = {
-        names.DECISION: f"{decision.controller_uid}/{decision.id}",
-        names.REASON: decision.explanation,
-        names.SLOT: None if decision.slot is None else str(decision.slot),
-        names.SOFT: "true" if decision.soft else None,
-        names.LEFT_ALONE: "true" if decision.placed is None else None,
-        names.DELETION_COST: None if decision.deletion_cost is None else str(decision.deletion_cost),
-    }
-    return {key: value for key, value in written.items() if value is not None}
+    written = {names.DECISION: f"{decision.controller_uid}/{decision.id}", names.REASON: decision.explanation}
+    if decision.slot is not None:
+        written[names.SLOT] = str(decision.slot)
+    if decision.soft:
+        written[names.SOFT] = "true"
+    if decision.placed is None:
+        written[names.LEFT_ALONE] = "true"
+    if decision.deletion_cost is not None:
+        written[names.DELETION_COST] = str(decision.deletion_cost)
+    return written
 
 
 # --- node affinity ---------------------------------------------------------------------------------------------------
 
 
-def _affinity(raw_affinity: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+def _affinity(raw_affinity: Mapping[str, Any], injection: Injection) -> dict[str, Any]:
     node_affinity = dict(raw_affinity.get("nodeAffinity") or {})
-    if decision.required:
+    if injection.required:
         selector = dict(node_affinity.get(_REQUIRED) or {})
-        selector["nodeSelectorTerms"] = _with_required(_required_terms(raw_affinity), decision.required)
+        selector["nodeSelectorTerms"] = _with_required(_required_terms(raw_affinity), injection.required)
         node_affinity[_REQUIRED] = selector
-    if decision.preferred:
+    if injection.preferred:
         written = list(node_affinity.get(_PREFERRED) or [])
-        ours = [_raw_preference(preference) for preference in decision.preferred]
+        ours = [_raw_preference(preference) for preference in injection.preferred]
         node_affinity[_PREFERRED] = written + [each for each in ours if each not in written]
     return {**raw_affinity, "nodeAffinity": node_affinity} if node_affinity else dict(raw_affinity)
 

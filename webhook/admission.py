@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cachetools import LRUCache, TTLCache, cached
-from cachetools.keys import hashkey
+from cachetools import LRUCache, TTLCache
 
 from kube.ledger import Ledger
 from kube.store import Store
 from placement import names
 from placement.configuration import Configuration
-from placement.decide import Reason, Revision, Surroundings, decide, pool_order
+from placement.decide import Reason, Revision, Surroundings, pool_order
 from placement.model import (
     DEFAULT_SCHEDULER,
     Class,
@@ -22,17 +21,15 @@ from placement.model import (
     Kind,
     Namespace,
     Node,
-    NodeTerm,
     Owner,
     Pod,
-    Pool,
     PriorityClass,
     ReplicaSet,
     Workload,
 )
-from placement.outage import Outages, reachable, shape_of
-from placement.patch import own_terms
-from placement.policy import Mistake, Policy, resolve
+from placement.outage import Outages, reachable
+from placement.policy import Mistake, resolve
+from webhook.batch import Batch, Batches
 from webhook.mistakes import Mistakes, nobody
 from webhook.review import Request, Verdict
 
@@ -41,6 +38,9 @@ log = logging.getLogger(__name__)
 LOOKED_UP_SECONDS = 10.0
 LookUp = Callable[[Owner, str], ReplicaSet | Workload | None]
 Found = tuple[ReplicaSet | Workload, ...]
+Placeable = tuple[Revision, tuple[Mistake, ...]]  # and the mistakes in its policy
+MadeOf = tuple[Namespace, ReplicaSet | Workload, Workload]  # of a revision; the second is what creates the pods
+MOST_REVISIONS = 4096  # that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ class Admission:
         self._look_up = look_up
         self._mistakes = mistakes or Mistakes(nobody)
         self._looked_up: TTLCache[str, ReplicaSet | Workload] = TTLCache(1000, LOOKED_UP_SECONDS)
+        self._revisions: LRUCache[str, tuple[MadeOf, Placeable | Reason]] = LRUCache(MOST_REVISIONS)
+        self._batches = Batches()
         self._is_stale = True  # pools and priority classes, which are worked out again when a store has changed
-        self._spot_pools: tuple[Pool, ...] = ()
+        self._calm = Surroundings(configuration)
         self._zones: dict[Class, frozenset[str]] = {}
-        self._node_classes: dict[str, Class] = {}
-        self._priority_classes: frozenset[str] = frozenset()
         self.ledger = Ledger()
         stores.pods.subscribe(self.ledger.observe)
         stores.nodes.subscribe(self._mark_stale)
@@ -100,10 +100,10 @@ class Admission:
         """What becomes of the pod. A patient caller gets NotYet where waiting a moment may help."""
         if not self._is_synced():
             return Verdict(Reason.NOT_READY)
-        reason = left_out(request.raw_pod)
+        owner = controller(request.raw_pod)
+        reason = left_out(request.raw_pod, owner)
         if reason is not None:
             return Verdict(reason)
-        owner = controller(request.raw_pod)
         assert owner is not None  # left_out has seen to it
         namespace = self._namespace(request.namespace, patient)
         found = self._revision(owner, namespace, patient)
@@ -132,10 +132,9 @@ class Admission:
         self._mistakes.tell(revision.workload, mistakes, dry_run=request.dry_run)
         if is_decided(request.raw_pod, revision, slot):
             return Verdict(Reason.DECIDED, mistakes=mistakes)
-        terms = own_terms(request.raw_pod["spec"])
-        around = self._surroundings(terms, request.raw_pod["spec"])
-        decision = decide(request.uid, slot, revision, terms, around)
-        return Verdict(decision.reason, decision, mistakes)
+        batch = self._batches.find(revision, request.raw_pod["spec"])
+        decision, spec_patch = batch.decide(request.uid, slot, self._surroundings(batch))
+        return Verdict(decision.reason, decision, mistakes, spec_patch)
 
     def _slot(self, request: Request, revision: Revision, patient: bool) -> int:
         """The ordinal's, or the lowest free one, which is then taken."""
@@ -166,9 +165,7 @@ class Admission:
             raise NotYet
         return found or Namespace(name, {names.PLACEMENT: names.ENABLED})
 
-    def _revision(
-        self, owner: Owner, namespace: Namespace, patient: bool
-    ) -> tuple[Revision, tuple[Mistake, ...]] | Reason:
+    def _revision(self, owner: Owner, namespace: Namespace, patient: bool) -> Placeable | Reason:
         if not namespace.is_opted_in:
             return Reason.NOT_OPTED_IN
         replica_set = None
@@ -184,10 +181,25 @@ class Admission:
         workload = self._known(store, workload_owner, namespace.name)
         if workload is None:
             return self._unknown(owner, patient)
+        return self._remembered((namespace, replica_set or workload, workload))
+
+    def _remembered(self, made_of: MadeOf) -> Placeable | Reason:
+        """Worked out anew when one of the three has changed."""
+        uid = made_of[1].uid
+        known = self._revisions.get(uid)
+        if known is None or known[0] != made_of:
+            known = self._revisions[uid] = (made_of, self._worked_out(*made_of))
+        return known[1]
+
+    def _worked_out(
+        self, namespace: Namespace, creator: ReplicaSet | Workload, workload: Workload
+    ) -> Placeable | Reason:
         if workload.is_opted_out:
             return Reason.OPTED_OUT
-        policy, mistakes = self._policy(workload, namespace)
-        return _revision(replica_set or workload, workload, policy), mistakes
+        limits = self._configuration.limits_of(namespace.labels)
+        policy, mistakes = resolve(workload.annotations, namespace.annotations, self._configuration.defaults, limits)
+        revision = Revision(creator.uid, workload, policy, creator.replicas, creator.selector, creator.template)
+        return revision, mistakes
 
     def _unknown(self, owner: Owner, patient: bool) -> Reason:
         if patient:
@@ -199,45 +211,39 @@ class Admission:
         found = store.get(Key(namespace, owner.name))
         return found if found is not None and found.uid == owner.uid else self._looked_up.get(owner.uid)
 
-    def _policy(self, workload: Workload, namespace: Namespace) -> tuple[Policy, tuple[Mistake, ...]]:
-        return _resolved(
-            workload.annotations,
-            namespace.annotations,
-            self._configuration.defaults,
-            self._configuration.limits_of(namespace.labels),
-        )
-
     # --- surroundings ------------------------------------------------------------------------------------------------
 
-    def _surroundings(self, own_terms: tuple[NodeTerm, ...], raw_spec: dict[str, Any]) -> Surroundings:
+    def _surroundings(self, batch: Batch) -> Surroundings:
         if self._is_stale:
             self._is_stale = False  # first, so that a change while we read is not lost
             self._look_around()
         outages = self._outages()
-        calm = Surroundings(
-            self._configuration, self._spot_pools, self._priority_classes, node_classes=self._node_classes
-        )
         if not outages.noted:
-            return calm
-        now, asked = self._now(), shape_of(raw_spec)
-        zones = {each: reachable(self._zones[each], own_terms) for each in Class}
-        out = frozenset(each for each in Class if outages.stands(each, zones[each], asked, now))
-        left = outages.zones_left(Class.SPOT, zones[Class.SPOT], asked, now)
-        pools = tuple(pool for pool in self._spot_pools if pool.zone in left) or self._spot_pools
-        return replace(calm, spot_pools=pools, out=out)
+            return self._calm
+        now = self._now()
+        zones = {each: reachable(self._zones[each], batch.own_terms) for each in Class}
+        out = frozenset(each for each in Class if outages.stands(each, zones[each], batch.shape, now))
+        left = outages.zones_left(Class.SPOT, zones[Class.SPOT], batch.shape, now)
+        pools = tuple(pool for pool in self._calm.spot_pools if pool.zone in left) or self._calm.spot_pools
+        return replace(self._calm, spot_pools=pools, out=out)
 
     def _look_around(self) -> None:
         nodes = self._stores.nodes.values()
         targets = [node for node in nodes if self._is_target(node)]
-        self._node_classes = {
-            name: self._node_class(node) for node in nodes for name in (node.name, node.labels.get(names.HOSTNAME, ""))
-        }
         spot = {node.pool for node in targets if self._node_class(node) is Class.SPOT}
-        self._spot_pools = pool_order(spot)
         self._zones = {
             each: frozenset(node.pool.zone for node in targets if self._node_class(node) is each) for each in Class
         }
-        self._priority_classes = frozenset(each.name for each in self._stores.priority_classes.values())
+        self._calm = Surroundings(
+            self._configuration,
+            pool_order(spot),
+            frozenset(each.name for each in self._stores.priority_classes.values()),
+            node_classes={
+                name: self._node_class(node)
+                for node in nodes
+                for name in (node.name, node.labels.get(names.HOSTNAME, ""))
+            },
+        )
 
     def _class_of(self, pod: Pod) -> Class | None:
         node = self._stores.nodes.get(Key("", pod.node))
@@ -254,25 +260,10 @@ class Admission:
         self._is_stale = True
 
 
-@cached(LRUCache(4096), key=lambda *levels: hashkey(*map(_frozen, levels)))
-def _resolved(
-    workload: Mapping[str, str], namespace: Mapping[str, str], defaults: Mapping[str, str], limits: tuple[Any, ...]
-) -> tuple[Policy, tuple[Mistake, ...]]:
-    return resolve(workload, namespace, defaults, limits)
-
-
-def _frozen(level: Mapping[str, str] | tuple[Any, ...]) -> object:
-    return level if isinstance(level, tuple) else frozenset(level.items())
-
-
-def _revision(creator: ReplicaSet | Workload, workload: Workload, policy: Policy) -> Revision:
-    return Revision(creator.uid, workload, policy, creator.replicas, creator.selector, creator.template)
-
-
 # --- what the raw pod says -------------------------------------------------------------------------------------------
 
 
-def left_out(raw_pod: Mapping[str, Any]) -> Reason | None:
+def left_out(raw_pod: Mapping[str, Any], owner: Owner | None) -> Reason | None:
     """Why this pod is none of ours, from the pod alone."""
     metadata, spec = raw_pod["metadata"], raw_pod["spec"]
     if names.MIRROR in (metadata.get("annotations") or {}):
@@ -283,26 +274,33 @@ def left_out(raw_pod: Mapping[str, Any]) -> Reason | None:
         return Reason.FOREIGN_SCHEDULER
     if (metadata.get("labels") or {}).get(names.PLACEMENT) == names.DISABLED:
         return Reason.OPTED_OUT
-    owner = controller(raw_pod)
     if owner is None or owner.api_group != "apps" or owner.kind not in ("ReplicaSet", Kind.STATEFUL_SET):
         return Reason.NOT_A_WORKLOAD
     return None
 
 
 def controller(raw_pod: Mapping[str, Any]) -> Owner | None:
-    """The reference that says so. Asked before anything is known of the pod, so nothing is taken for granted."""
-    references = raw_pod["metadata"].get("ownerReferences")
-    for reference in references if isinstance(references, list) else ():
-        if isinstance(reference, dict) and reference.get("controller") is True:
-            kind, name, uid, version = (str(reference.get(key) or "") for key in ("kind", "name", "uid", "apiVersion"))
-            return Owner(kind, name, uid, version.rpartition("/")[0])
-    return None
+    reference = _controller_reference(raw_pod)
+    if reference is None:
+        return None
+    group = str(reference.get("apiVersion") or "").rpartition("/")[0]
+    kind, name, uid = reference.get("kind"), reference.get("name"), reference.get("uid")
+    return Owner(str(kind or ""), str(name or ""), str(uid or ""), group)
 
 
 def owner_uid(raw_pod: Mapping[str, Any]) -> str | None:
     """The UID of the ReplicaSet that slots are counted for; None for pods whose slot needs no counting."""
-    owner = controller(raw_pod)
-    return owner.uid if owner is not None and owner.kind == "ReplicaSet" else None
+    reference = _controller_reference(raw_pod)
+    return str(reference.get("uid") or "") if reference is not None and reference.get("kind") == "ReplicaSet" else None
+
+
+def _controller_reference(raw_pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The reference that says so. Asked before anything is known of the pod, so nothing is taken for granted."""
+    references = raw_pod["metadata"].get("ownerReferences")
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, dict) and reference.get("controller") is True:
+            return reference
+    return None
 
 
 def is_deployment(owner: Owner | None) -> bool:

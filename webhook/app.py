@@ -151,11 +151,14 @@ class Door:
 
 
 def _log(call: Request, verdict: Verdict) -> None:
+    warnings = verdict.warnings
+    if not warnings and not log.isEnabledFor(logging.DEBUG):
+        return
     decision = verdict.decision
     name = call.raw_pod["metadata"].get("name") or f"{call.raw_pod['metadata'].get('generateName', '')}…"
     why = decision.explanation if decision else verdict.reason
     log.debug("request %s: pod %s/%s: %s: %s", call.uid, call.namespace, name, verdict.reason, why)
-    for warning in verdict.warnings:
+    for warning in warnings:
         log.info("request %s: pod %s/%s: %s", call.uid, call.namespace, name, warning)
 
 

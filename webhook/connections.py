@@ -14,9 +14,8 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import cast
+from typing import NamedTuple, cast
 
 import httptools
 
@@ -29,10 +28,10 @@ MOST_WAITING = 8  # requests that came before the first was answered; the API se
 MOST_BUFFERED = 64 * 1024 * 1024  # bytes of bodies that are not complete yet, of all connections together
 SWEEP_SECONDS = 5.0
 BACKLOG = 2048
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One request, complete."""
 
     method: str
@@ -42,8 +41,7 @@ class Request:
     is_last: bool = False  # of its connection, as the caller says
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """One answer."""
 
     status: int
@@ -245,7 +243,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         head = (
-            f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n"
+            f"HTTP/1.1 {response.status} {_PHRASES[response.status]}\r\n"
             f"content-type: {response.content_type}\r\n"
             f"content-length: {len(response.body)}\r\n"
             f"connection: {'close' if last else 'keep-alive'}\r\n\r\n"

@@ -253,13 +253,15 @@ def test_pods_without_an_owner_hold_nothing(ledger: Ledger) -> None:
     assert take(ledger, "b") == 0
 
 
-def test_nothing_is_kept_of_owners_that_are_gone(ledger: Ledger) -> None:
+def test_nothing_is_kept_of_owners_that_are_gone(ledger: Ledger, timer: Timer) -> None:
     """Old revisions come and go for as long as the webhook runs."""
     ledger.observe(None, decided("a", 0))
     ledger.observe(None, missed("m"))
     ledger.observe(decided("a", 0), None)
     ledger.observe(missed("m"), None)
-    assert (dict(ledger._slots), dict(ledger._unslotted)) == ({}, {})
+    take(ledger, "b", uid="never-seen")
+    timer.now = UNSEEN_SECONDS
+    assert (len(ledger), ledger._pages, len(ledger._unseen)) == (0, {}, 0)
 
 
 def test_a_relist_keeps_the_ledger(ledger: Ledger) -> None:

@@ -17,6 +17,7 @@ from placement.configuration import Configuration, PriorityRoles
 from placement.decide import (
     MILD_SKEW,
     Decision,
+    Injection,
     Preference,
     Reason,
     Revision,
@@ -60,8 +61,7 @@ def test_an_on_demand_slot() -> None:
         "slot 0 is on-demand (spot-ratio 70%, min-on-demand 1)",
         Class.ON_DEMAND,
         0,
-        required=(ON_DEMAND_TERM,),
-        spread=SPREAD,
+        injection=Injection(required=(ON_DEMAND_TERM,), spread=SPREAD),
         deletion_cost=0,
     )
 
@@ -75,9 +75,11 @@ def test_a_spot_slot() -> None:
         "slot 4 is spot (spot-ratio 70%, min-on-demand 1)",
         Class.SPOT,
         4,
-        required=(SPOT_TERM,),
-        tolerations=({"key": names.CAPACITY, "operator": "Equal", "value": "spot"},),
-        spread=SPREAD,
+        injection=Injection(
+            required=(SPOT_TERM,),
+            tolerations=({"key": names.CAPACITY, "operator": "Equal", "value": "spot"},),
+            spread=SPREAD,
+        ),
         deletion_cost=-4,
     )
 
@@ -86,8 +88,8 @@ def test_spot_is_out() -> None:
     """A spot slot is then preferred and no longer required, so that it may run on on-demand and return."""
     decision = decide("id", 4, revision(), (), Surroundings(Configuration(), out=frozenset({Class.SPOT})))
     assert (decision.placed, decision.slot, decision.soft, decision.reason) == (Class.SPOT, 4, True, Reason.SPOT_OUT)
-    assert (decision.required, decision.preferred) == ((), (Preference(100, SPOT_TERM),))
-    assert decision.tolerations == Configuration().classes.tolerations
+    assert (decision.injection.required, decision.injection.preferred) == ((), (Preference(100, SPOT_TERM),))
+    assert decision.injection.tolerations == Configuration().classes.tolerations
     assert decision.explanation.endswith("; preferred, not required: spot is out")
 
 
@@ -108,7 +110,7 @@ def test_the_reason_tells_why(workload: Workload, slot: int, around: Surrounding
     decision = decide("id", slot, revision(workload), (), around)
     assert decision.reason is expected
     assert decision.soft is (expected is not Reason.SLOT)
-    assert bool(decision.required) is not decision.soft
+    assert bool(decision.injection.required) is not decision.soft
 
 
 def test_a_contradiction_is_left_alone() -> None:
@@ -183,7 +185,7 @@ PRIORITIES: dict[str, tuple[int, Revision, Surroundings, str]] = {
 @pytest.mark.parametrize(("slot", "of", "around", "expected"), PRIORITIES.values(), ids=PRIORITIES.keys())
 def test_the_priority_class(slot: int, of: Revision, around: Surroundings, expected: str) -> None:
     """Pods keep the user's priority, unless their role has a class that exists and the template names none."""
-    assert decide("id", slot, of, (), around).priority_class == expected
+    assert decide("id", slot, of, (), around).injection.priority_class == expected
 
 
 COSTS: dict[str, tuple[Revision, int | None]] = {
@@ -215,15 +217,15 @@ SPREADS: dict[str, tuple[Revision, list[dict[str, Any]]]] = {
 @pytest.mark.parametrize(("of", "expected"), SPREADS.values(), ids=SPREADS.keys())
 def test_the_spread_constraints(of: Revision, expected: list[dict[str, Any]]) -> None:
     """One for each rule of the policy."""
-    assert list(decide("id", 4, of, (), ANYWHERE).spread) == expected
+    assert list(decide("id", 4, of, (), ANYWHERE).injection.spread) == expected
 
 
 def test_a_soft_pod_is_spread_mildly() -> None:
     """So that an empty on-demand node does not outweigh the preference for spot; what is hard stays as strict."""
     of = revision(policy=Policy(spread=(Spread("host"), Spread("zone", True))))
-    skews = [constraint["maxSkew"] for constraint in decide("id", 4, of, (), OUT).spread]
+    skews = [constraint["maxSkew"] for constraint in decide("id", 4, of, (), OUT).injection.spread]
     assert skews == [MILD_SKEW, 1]
-    assert [constraint["maxSkew"] for constraint in decide("id", 0, of, (), OUT).spread] == [1, 1]
+    assert [constraint["maxSkew"] for constraint in decide("id", 0, of, (), OUT).injection.spread] == [1, 1]
 
 
 # --- pools -----------------------------------------------------------------------------------------------------------
@@ -261,7 +263,7 @@ FOUR = tuple(Pool(zone, "m") for zone in "abcd")
 
 
 def preferred_pool(slot: int, of: Revision, order: tuple[Pool, ...]) -> Pool:
-    (preference,) = decide("id", slot, of, (), Surroundings(Configuration(), order)).preferred
+    (preference,) = decide("id", slot, of, (), Surroundings(Configuration(), order)).injection.preferred
     assert preference.weight == 100
     assert preference.term[0] == SPOT_TERM[0]
     return Pool(*zone_and_type(preference))
@@ -307,7 +309,7 @@ def test_preferences_of_a_soft_pod() -> None:
     """The class outweighs the pool; with several presets each is said for each."""
     both = Configuration(Classes((PRESETS["default"], PRESETS["eks"])))
     around = Surroundings(both, (Pool("a", "m"),), out=frozenset({Class.SPOT}))
-    assert decide("id", 1, revision(), (), around).preferred == (
+    assert decide("id", 1, revision(), (), around).injection.preferred == (
         Preference(100, term_of("default")),
         Preference(100, term_of("eks")),
         Preference(10, term_of("default", *IN_A)),
@@ -317,12 +319,12 @@ def test_preferences_of_a_soft_pod() -> None:
 
 def test_on_demand_slots_prefer_no_pool() -> None:
     """Pools are what the cloud takes away; on-demand is spread by zone and host."""
-    assert decide("id", 0, revision(), (), Surroundings(Configuration(), FOUR)).preferred == ()
+    assert decide("id", 0, revision(), (), Surroundings(Configuration(), FOUR)).injection.preferred == ()
 
 
 def test_a_pool_is_named_by_what_is_known_of_it() -> None:
     """Nodes without a zone or type label still form a pool."""
-    (preference,) = decide("id", 1, revision(), (), Surroundings(Configuration(), (Pool("", "m"),))).preferred
+    (preference,) = decide("id", 1, revision(), (), Surroundings(Configuration(), (Pool("", "m"),))).injection.preferred
     assert preference.term == (*SPOT_TERM, NodeRequirement(names.INSTANCE_TYPE, "In", ("m",)))
 
 
@@ -335,9 +337,9 @@ def test_a_slot_always_gets_its_class(slots: Any, slot: int, out: bool, workload
         "id", slot, of, (), Surroundings(Configuration(), FOUR, (OVERFLOW,), frozenset({Class.SPOT} if out else ()))
     )
     assert (decision.placed, decision.slot) == (slots.class_of(slot), slot)
-    assert not (out and decision.placed is Class.SPOT and decision.required)
-    assert decision.placed is Class.SPOT or decision.required == (ON_DEMAND_TERM,)
-    assert bool(decision.tolerations) is (decision.placed is Class.SPOT)
+    assert not (out and decision.placed is Class.SPOT and decision.injection.required)
+    assert decision.placed is Class.SPOT or decision.injection.required == (ON_DEMAND_TERM,)
+    assert bool(decision.injection.tolerations) is (decision.placed is Class.SPOT)
 
 
 BOTH_OUT = Surroundings(Configuration(), out=frozenset(Class))
@@ -357,9 +359,9 @@ def test_the_policy_says_who_falls_back(workload: Workload, policy: Policy, slot
     """A pod that falls back is soft, prefers its class and tolerates spot; one that waits requires its class."""
     decision = decide("id", slot, revision(workload, policy=policy), (), BOTH_OUT)
     assert decision.reason is reason
-    assert decision.soft == (reason is not Reason.SLOT) == (decision.required == ())
+    assert decision.soft == (reason is not Reason.SLOT) == (decision.injection.required == ())
     if decision.soft:
-        assert decision.tolerations == Configuration().classes.tolerations
+        assert decision.injection.tolerations == Configuration().classes.tolerations
 
 
 NODES = {"spot-1": Class.SPOT, "demand-1": Class.ON_DEMAND}
@@ -388,11 +390,11 @@ def test_a_selector_by_revision_is_not_said_twice() -> None:
     """The API server refuses a key that is in both the selector and matchLabelKeys."""
     selector = {"matchExpressions": [{"key": names.CONTROLLER_REVISION_HASH, "operator": "Exists"}]}
     decision = decide("id", 0, replace(revision(STATEFUL_SET), selector=selector), (), Surroundings(Configuration()))
-    assert all("matchLabelKeys" not in each for each in decision.spread)
+    assert all("matchLabelKeys" not in each for each in decision.injection.spread)
 
 
 def test_with_karpenter_only_zones_are_preferred() -> None:
     """It buys nodes by preferences: a preferred instance type would cost it its choice."""
     karpenter = Configuration(Classes((PRESETS["karpenter"],)))
-    (preference,) = decide("id", 1, revision(), (), Surroundings(karpenter, (Pool("a", "m5"),))).preferred
+    (preference,) = decide("id", 1, revision(), (), Surroundings(karpenter, (Pool("a", "m5"),))).injection.preferred
     assert [each.key for each in preference.term] == ["karpenter.sh/capacity-type", names.ZONE]

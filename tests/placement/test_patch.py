@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from placement import names
 from placement.classes import PRESETS, Classes
 from placement.configuration import Configuration
-from placement.decide import Decision, Reason, Revision, Surroundings, decide
+from placement.decide import Decision, Injection, Reason, Revision, Surroundings, decide
 from placement.model import Class, Kind, NodeRequirement, Pod, Pool, Template, Workload
 from placement.model import Owner as PodOwner
 from placement.patch import own_terms, patch, placed_pod
@@ -167,8 +167,11 @@ def test_the_patch_applied_gives_what_was_decided(case: tuple[Raw, Decision]) ->
     before = deepcopy(raw_pod)
     patched = applied(raw_pod, patch(raw_pod, decision))
     expected = placed_pod(raw_pod, decision)
-    if decision.priority_class and raw_pod["spec"].get("priorityClassName") != decision.priority_class:
-        expected["spec"]["priorityClassName"] = decision.priority_class
+    if (
+        decision.injection.priority_class
+        and raw_pod["spec"].get("priorityClassName") != decision.injection.priority_class
+    ):
+        expected["spec"]["priorityClassName"] = decision.injection.priority_class
         expected["spec"].pop("priority", None)
         expected["spec"].pop("preemptionPolicy", None)
     assert patched == expected
@@ -225,8 +228,8 @@ def test_every_users_term_is_a_prefix_of_its_products(case: tuple[Raw, Decision]
     raw_pod, decision = case
     written = required_terms(raw_pod)
     new = required_terms(placed_pod(raw_pod, decision))
-    if not decision.required or written is None:
-        assert new == (written if not decision.required else required_terms_of(decision))
+    if not decision.injection.required or written is None:
+        assert new == (written if not decision.injection.required else required_terms_of(decision))
         return
     assert new is not None
     rest = iter(new)
@@ -234,7 +237,7 @@ def test_every_users_term_is_a_prefix_of_its_products(case: tuple[Raw, Decision]
         own = term.get("matchExpressions") or []
         products = [next(rest)]
         if products[0] != term:
-            products += [next(rest) for _ in decision.required[1:]]
+            products += [next(rest) for _ in decision.injection.required[1:]]
         for each in products:
             assert (each.get("matchExpressions") or [])[: len(own)] == own
             assert each.get("matchFields") == term.get("matchFields")
@@ -248,7 +251,7 @@ def required_terms_of(decision: Decision) -> list[Raw]:
                 {"key": each.key, "operator": each.operator, "values": list(each.values)} for each in term
             ]
         }
-        for term in decision.required
+        for term in decision.injection.required
     ]
 
 
@@ -296,8 +299,10 @@ def test_a_node_is_admitted_if_the_user_and_the_class_admit_it(case: tuple[Raw, 
     old, new = required_terms(raw_pod), required_terms(placed_pod(raw_pod, decision))
     for labels, name in NODES:
         assert admits(new, labels, name) == (admits(old, labels, name) and admits(ours, labels, name))
-        if new is not None and decision.required and admits(new, labels, name):
-            classes = (TWO if len(decision.required) > 1 or len(decision.required[0]) > 1 else ONE).classes
+        if new is not None and decision.injection.required and admits(new, labels, name):
+            classes = (
+                TWO if len(decision.injection.required) > 1 or len(decision.injection.required[0]) > 1 else ONE
+            ).classes
             assert (classes.of_node(labels) or Class.ON_DEMAND) is decision.placed
 
 
@@ -340,8 +345,7 @@ SPOT = Decision(
     "because",
     Class.SPOT,
     4,
-    required=ONE.classes.terms(Class.SPOT),
-    tolerations=ONE.classes.tolerations,
+    injection=Injection(required=ONE.classes.terms(Class.SPOT), tolerations=ONE.classes.tolerations),
     deletion_cost=-4,
 )
 WRITTEN = {
@@ -424,7 +428,7 @@ def test_required_terms_are_users_times_ours(
 ) -> None:
     """Terms are ORed: an alternative of ours beside the users' would open what they closed."""
     own = raw_pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": written}}})
-    decision = replace(SPOT, required=configuration.classes.terms(Class.SPOT))
+    decision = replace(SPOT, injection=Injection(required=configuration.classes.terms(Class.SPOT)))
     assert required_terms(placed_pod(own, decision)) == expected
 
 
@@ -484,7 +488,8 @@ PRIORITY_OPERATIONS: dict[str, tuple[Raw, list[Raw]]] = {
 @pytest.mark.parametrize(("spec", "expected"), PRIORITY_OPERATIONS.values(), ids=PRIORITY_OPERATIONS.keys())
 def test_a_new_class_takes_the_computed_priority_away(spec: Raw, expected: list[Raw]) -> None:
     """The API server refuses the pod if it stays, and if an absent path is removed."""
-    operations = patch(raw_pod(**spec), replace(SPOT, priority_class="spotweave-overflow"))
+    overflow = replace(SPOT, injection=replace(SPOT.injection, priority_class="spotweave-overflow"))
+    operations = patch(raw_pod(**spec), overflow)
     assert [each for each in operations if "riority" in each["path"] or "preemption" in each["path"]] == expected
     assert not [each for each in patch(raw_pod(**spec), SPOT) if "riority" in each["path"]]
 

@@ -348,7 +348,7 @@ def node(name: str, zone: str, **changes: Any) -> Node:
 def preferred_zones(world: World) -> set[str]:
     """Over the first nine pods of a StatefulSet, which count nothing."""
     verdicts = [world.place(raw_pod(STATEFUL_SET, f"db-{ordinal}")) for ordinal in range(10)]
-    preferences = [each for verdict in verdicts if verdict.decision for each in verdict.decision.preferred]
+    preferences = [each for verdict in verdicts if verdict.decision for each in verdict.decision.injection.preferred]
     return {each.values[0] for preference in preferences for each in preference.term if each.key == names.ZONE}
 
 
@@ -381,11 +381,11 @@ def test_while_spot_is_out_pods_are_soft(world: World) -> None:
     world.place(raw_pod())
     first = world.place(raw_pod()).decision
     assert first is not None
-    assert (first.soft, first.priority_class) == (True, "")
+    assert (first.soft, first.injection.priority_class) == (True, "")
     world.put(PriorityClass(names.OVERFLOW_PRIORITY, -5))
     second = world.place(raw_pod()).decision
     assert second is not None
-    assert (second.soft, second.priority_class) == (True, names.OVERFLOW_PRIORITY)
+    assert (second.soft, second.injection.priority_class) == (True, names.OVERFLOW_PRIORITY)
     world.outages = Outages(2, (Outage(S, 1000.0),))
     assert world.place(raw_pod(STATEFUL_SET, "db-1")).reason is Reason.SLOT
 

@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsonpatch
+import msgspec
 import pytest
 
 from benchmarks.admission.compare import review as real_review
 from tests.webhook.test_app import webhook
-from webhook.review import MalformedReview
+from webhook.review import MalformedReview, Request, answer, parse
 
 COUNT = 100_000 if os.environ.get("SPOTWEAVE_SOAK") else 4_000
 STRANGE: list[Any] = [
@@ -83,15 +84,16 @@ def test_no_review_gets_a_wrong_answer() -> None:
     for _ in range(COUNT):
         raw = bent(chance)
         try:
-            answer = json.loads(hook.door.answer(json.dumps(raw).encode()))["response"]
+            told = json.loads(hook.door.answer(json.dumps(raw).encode()))["response"]
         except MalformedReview:
             malformed += 1
             continue
-        assert answer["allowed"] is True
-        assert answer["uid"] == raw["request"]["uid"]
-        if "patch" in answer:
+        assert told["allowed"] is True
+        assert told["uid"] == raw["request"]["uid"]
+        if "patch" in told:
             patched_pods += 1
-            check_patch(hook, raw, json.loads(b64decode(answer["patch"])))
+            check_patch(hook, raw, json.loads(b64decode(told["patch"])))
+        check_skipped(hook, raw)
     assert patched_pods > COUNT // 4
     assert malformed < COUNT // 2
 
@@ -109,6 +111,20 @@ def check_patch(hook: Any, raw: dict[str, Any], operations: list[dict[str, Any]]
             assert (outer, inner) in touched or created[outer].get(inner) == pod[outer].get(inner)
     again = json.dumps({**raw, "request": {**raw["request"], "object": created}}).encode()
     assert "patch" not in json.loads(hook.door.answer(again))["response"]
+
+
+def check_skipped(hook: Any, raw: dict[str, Any]) -> None:
+    """What is not read of the pod makes no difference."""
+    read = parse(json.dumps(raw).encode())
+    whole = msgspec.structs.replace(read, raw_pod=raw["request"]["object"])
+    assert outcome(hook, read) == outcome(hook, whole)
+
+
+def outcome(hook: Any, request: Request) -> bytes | type[Exception]:
+    try:
+        return answer(request, hook.world.admission.place(request))
+    except Exception as error:  # noqa: BLE001 - the door answers for it
+        return type(error)
 
 
 LARGE = {
@@ -134,13 +150,13 @@ def test_a_pod_that_would_become_too_large_is_left_as_it_is(part: dict[str, Any]
     raw = copy.deepcopy(REAL)
     for outer, values in part.items():
         raw["request"]["object"][outer].update(values)
-    answer = json.loads(webhook().door.answer(json.dumps(raw).encode()))["response"]
-    assert answer == {"uid": raw["request"]["uid"], "allowed": True}
+    told = json.loads(webhook().door.answer(json.dumps(raw).encode()))["response"]
+    assert told == {"uid": raw["request"]["uid"], "allowed": True}
 
 
 def test_a_large_pod_is_placed() -> None:
     """Half a mebibyte is nothing to be afraid of."""
     raw = copy.deepcopy(REAL)
     raw["request"]["object"]["spec"]["containers"][0]["args"] = ["x" * 512 * 1024]
-    answer = json.loads(webhook().door.answer(json.dumps(raw).encode()))["response"]
-    check_patch(webhook(), raw, json.loads(b64decode(answer["patch"])))
+    told = json.loads(webhook().door.answer(json.dumps(raw).encode()))["response"]
+    check_patch(webhook(), raw, json.loads(b64decode(told["patch"])))

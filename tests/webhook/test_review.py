@@ -4,6 +4,7 @@ import json
 from base64 import b64decode
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,7 +38,7 @@ CALLS: dict[str, tuple[bytes, Request]] = {
 @pytest.mark.parametrize(("body", "expected"), CALLS.values(), ids=CALLS.keys())
 def test_a_call_is_read(body: bytes, expected: Request) -> None:
     """Only what is used of it."""
-    assert parse(body) == expected
+    assert parse(body) == msgspec.structs.replace(expected, size=len(body))
 
 
 def altered(**changes: Any) -> bytes:

@@ -39,11 +39,17 @@ class World:
             "now": lambda: 1000.0,
             "look_up": self._look_up,
         }
-        self.admission = Admission(self.stores, configuration or Configuration(), **{**hooks, **replaced})
+        self._hooks = {**hooks, **replaced}
+        self._configuration = configuration or Configuration()
+        self.admission = self.anew()
         self.put(Namespace("shop", OPTED_IN), Node("spot-1", {names.CAPACITY: "spot"}), Node("demand-1"))
         self.put(Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10), Workload(Kind.STATEFUL_SET, "shop", "db", "ss", 10))
         self.put(ReplicaSet("shop", "web-abc", "rs", DEPLOYMENT, 10))
         self._requests = 0
+
+    def anew(self) -> Admission:
+        """Another admission over the same stores, which remembers nothing."""
+        return Admission(self.stores, self._configuration, **self._hooks)
 
     def put(self, *objects: Any) -> None:
         for each in objects:

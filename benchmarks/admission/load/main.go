@@ -1,4 +1,5 @@
-// The load: so many connections, each sending the review again and again for a while; loopback only.
+// The load: so many connections, each sending the review again and again for a while, with another uid each time;
+// loopback only.
 // Usage: load CA ADDRESS REVIEW CONNECTIONS SECONDS   Prints {"rps", "p50_ms", "p99_ms", "failed", "bytes"}.
 package main
 
@@ -26,6 +27,7 @@ func main() {
 	roots.AppendCertsFromPEM(authority)
 	settings := &tls.Config{RootCAs: roots, ServerName: "spotweave-webhook.spotweave-system.svc"}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: settings, MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections}}
+	at := bytes.Index(review, []byte(`"uid": "`)) + len(`"uid": "`)
 	url := "https://" + os.Args[2] + "/mutate"
 
 	var lock sync.Mutex
@@ -33,11 +35,13 @@ func main() {
 	failed, size := 0, 0
 	end := time.Now().Add(time.Duration(seconds * float64(time.Second)))
 	var group sync.WaitGroup
-	for range connections {
+	for connection := range connections {
 		group.Go(func() {
+			review := bytes.Clone(review)
 			var own []float64
 			bad, last := 0, 0
-			for time.Now().Before(end) {
+			for calls := 0; time.Now().Before(end); calls++ {
+				copy(review[at:], fmt.Sprintf("%02d-%09d", connection, calls))
 				begun := time.Now()
 				answer, err := client.Post(url, "application/json", bytes.NewReader(review))
 				if err != nil {
@@ -59,7 +63,7 @@ func main() {
 	}
 	group.Wait()
 	slices.Sort(times)
-	at := func(share float64) float64 { return times[min(len(times)-1, int(share*float64(len(times))))] }
-	text, _ := json.Marshal(map[string]any{"rps": float64(len(times)) / seconds, "p50_ms": at(0.5), "p99_ms": at(0.99), "failed": failed, "bytes": size})
+	quantile := func(share float64) float64 { return times[min(len(times)-1, int(share*float64(len(times))))] }
+	text, _ := json.Marshal(map[string]any{"rps": float64(len(times)) / seconds, "p50_ms": quantile(0.5), "p99_ms": quantile(0.99), "failed": failed, "bytes": size})
 	fmt.Println(string(text))
 }

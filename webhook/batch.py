@@ -1,0 +1,74 @@
+"""Batches: pods of one revision with one spec, as a ReplicaSet creates them.
+
+What they have in common is worked out once: 500 pods of a burst get 500 slots, reasons and ids, but only a handful of
+different affinities. A batch is found by all that it depends on, compared by content, so it cannot be out of date.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from cachetools import LRUCache
+
+from placement.decide import Decider, Decision, Injection, Revision, Surroundings
+from placement.outage import Shape, shape_of
+from placement.patch import own_terms, spec_patch
+
+MOST_BATCHES = 256  # of ReplicaSets that create pods at the same time
+LARGEST_SPEC = 16 * 1024  # bytes, of the fields that we look at; larger ones are not kept
+
+encode = msgspec.json.Encoder().encode
+
+
+class Batch:
+    """Pods of one revision with one spec."""
+
+    def __init__(self, revision: Revision, raw_spec: dict[str, Any]) -> None:
+        self.revision = revision
+        self._raw_spec = raw_spec
+        self.own_terms = own_terms(raw_spec)
+        self._around: Surroundings | None = None
+        self._spec_patches: dict[int, bytes] = {}
+
+    @cached_property
+    def shape(self) -> Shape:
+        return shape_of(self._raw_spec)
+
+    def decide(self, decision_id: str, slot: int, around: Surroundings) -> tuple[Decision, bytes]:
+        """The decision, and that part of its patch that concerns the spec, as JSON."""
+        if around is not self._around:
+            self._turn_to(around)
+        decision = self._decider.decide(decision_id, slot)
+        return decision, self._spec_patch(decision.injection)
+
+    def _turn_to(self, around: Surroundings) -> None:
+        """Begins anew, unless these are the same surroundings, looked at once more."""
+        if around != self._around:
+            self._decider = Decider(self.revision, self.own_terms, around)  # first: if it raises, nothing has changed
+            self._spec_patches = {}
+        self._around = around
+
+    def _spec_patch(self, injection: Injection) -> bytes:
+        """The decider keeps each injection for as long as the patch is kept here, so its `id` stands for it."""
+        known = self._spec_patches.get(id(injection))
+        if known is None:
+            known = self._spec_patches[id(injection)] = encode(spec_patch(self._raw_spec, injection))
+        return known
+
+
+class Batches:
+    """The batches of late, by the revision's UID and the spec as JSON."""
+
+    def __init__(self) -> None:
+        self._known: LRUCache[tuple[str, bytes], Batch] = LRUCache(MOST_BATCHES)
+
+    def find(self, revision: Revision, raw_spec: dict[str, Any]) -> Batch:
+        key = (revision.uid, encode(raw_spec))
+        batch = self._known.get(key)
+        if batch is None or batch.revision is not revision:
+            batch = Batch(revision, raw_spec)
+            if len(key[1]) <= LARGEST_SPEC:
+                self._known[key] = batch
+        return batch
