@@ -1,13 +1,20 @@
-"""`make bench`: runs every benchmark, or those that are named."""
+"""`make bench`: runs every benchmark, or those that are named. ROUNDS=N takes so many rounds instead of the usual."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import spread
-from benchmarks.admission import compare
+from benchmarks import bound, silent, spread
+from benchmarks.admission import compare as admission
+from benchmarks.creation import compare as creation
 
-BENCHMARKS = {"admission": compare.main, "spread": spread.main}
+BENCHMARKS = {
+    "admission": admission.main,
+    "silent": silent.main,
+    "creation": creation.main,
+    "bound": bound.main,
+    "spread": spread.main,
+}
 
 
 def main(names: list[str]) -> int:

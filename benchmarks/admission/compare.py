@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.admission.serve import UID
+from benchmarks.golang import build
 from certs.authority import issue, new_authority
 from certs.publish import HOSTS
-from localcluster.programs import cache_directory
 from placement import names
 
 HERE = Path(__file__).parent
@@ -35,16 +35,14 @@ SECONDS = 3.0
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        _build(directory)
-        _certificates(directory)
-        (directory / "review.json").write_text(json.dumps(review()))
-        with _server(directory, "ours") as ours, _server(directory, "reference") as reference:
+        prepare(directory)
+        with server(directory, "ours") as ours, server(directory, "reference") as reference:
             rounds = [_round(directory, ours, reference) for _ in range(ROUNDS)]
     _report(rounds, (len(json.dumps(review())),))
 
 
-def review() -> dict[str, Any]:
-    """A review as the API server sends it for a Deployment's pod; a dry run, so that no slot is used up."""
+def pod_spec() -> dict[str, Any]:
+    """What a template says of a pod of middling size."""
     mounts = [{"name": f"volume-{index}", "mountPath": f"/var/data/{index}", "readOnly": True} for index in range(4)]
     probe = {"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"}, "periodSeconds": 10, "timeoutSeconds": 1}
     container = {
@@ -59,6 +57,12 @@ def review() -> dict[str, Any]:
         "terminationMessagePolicy": "File",
         "imagePullPolicy": "IfNotPresent",
     }
+    volumes = [{"name": f"volume-{index}", "configMap": {"name": f"settings-{index}"}} for index in range(4)]
+    return {"containers": [container], "volumes": volumes}
+
+
+def review() -> dict[str, Any]:
+    """A review as the API server sends it for a Deployment's pod; a dry run, so that no slot is used up."""
     toleration = {
         "key": "node.kubernetes.io/not-ready",
         "operator": "Exists",
@@ -83,8 +87,7 @@ def review() -> dict[str, Any]:
             "ownerReferences": [owner],
         },
         "spec": {
-            "containers": [container],
-            "volumes": [{"name": f"volume-{index}", "configMap": {"name": f"settings-{index}"}} for index in range(4)],
+            **pod_spec(),
             "restartPolicy": "Always",
             "terminationGracePeriodSeconds": 30,
             "dnsPolicy": "ClusterFirst",
@@ -115,16 +118,11 @@ def review() -> dict[str, Any]:
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 
 
-def _build(directory: Path) -> None:
-    """The Go programs use the standard library alone; their build cache is kept beside the control plane's programs."""
-    environment = {
-        **os.environ,
-        "GOTOOLCHAIN": "local",
-        "CGO_ENABLED": "0",
-        "GOCACHE": str(cache_directory() / "bench"),
-    }
-    command = ["go", "build", "-o", str(directory) + "/", "./reference", "./load"]
-    subprocess.run(command, cwd=HERE, env=environment, check=True)
+def prepare(directory: Path) -> None:
+    """Everything that a server and its load need: the Go programs, certificates and the review."""
+    build(HERE, directory, "./reference", "./load")
+    _certificates(directory)
+    (directory / "review.json").write_text(json.dumps(review()))
 
 
 def _certificates(directory: Path) -> None:
@@ -136,7 +134,8 @@ def _certificates(directory: Path) -> None:
 
 
 @contextmanager
-def _server(directory: Path, which: str) -> Iterator[str]:
+def server(directory: Path, which: str) -> Iterator[str]:
+    """Ours or the reference, in a process of its own; gives its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -163,12 +162,16 @@ def _wait_for(address: str) -> None:
 
 
 def _round(directory: Path, ours: str, reference: str) -> dict[str, dict[str, float]]:
-    return {"ours": _load(directory, ours), "reference": _load(directory, reference)}
+    return {"ours": load(directory, ours), "reference": load(directory, reference)}
 
 
-def _load(directory: Path, address: str) -> dict[str, float]:
+def load(
+    directory: Path, address: str, connections: int = CONNECTIONS, seconds: float = SECONDS, *, anew: bool = False
+) -> dict[str, float]:
+    """Sends the review again and again; `anew` opens a connection for each."""
     command = [str(directory / "load"), str(directory / "ca.crt"), address, str(directory / "review.json")]
-    done = subprocess.run([*command, str(CONNECTIONS), str(SECONDS)], capture_output=True, text=True, check=True)
+    options = [str(connections), str(seconds), *(["anew"] if anew else [])]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
     measured: dict[str, float] = json.loads(done.stdout)
     return measured
 

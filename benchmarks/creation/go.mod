@@ -1,0 +1,3 @@
+module spotweave.dev/benchmarks/creation
+
+go 1.26.0
