@@ -22,11 +22,12 @@ from collections.abc import Callable, Sequence
 
 from cachetools import LRUCache
 
-from kube.ledger import MOST_OWNERS, Ledger
+from kube.ledger import Ledger
 from webhook.peers import ASK_SECONDS, Estate, Peer, Peers, Refused, ranked
 
 log = logging.getLogger(__name__)
 
+MOST_OWNERS = 100_000  # ReplicaSets that are remembered as ours
 PAUSE_SECONDS = 0.005
 SETTLE_SECONDS = 0.1  # for the last decisions of a replica that cannot be asked any more to be seen
 LEASE_SECONDS = ASK_SECONDS * 0.8  # to see the Lease of who asks; less than that one waits
