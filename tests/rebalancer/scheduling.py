@@ -93,7 +93,7 @@ def _admitted(
         required_terms=_required(making.own_terms, decision),
         needs=_with_decision(making.needs, decision),
     )
-    return placed, replace(facts, preferred=decision.preferred, is_soft=decision.soft)
+    return placed, replace(facts, preferred=decision.injection.preferred, is_soft=decision.soft)
 
 
 def _cluster_wide(name: str) -> Key:
@@ -118,18 +118,18 @@ def _own_terms(making: Making) -> tuple[NodeTerm, ...]:
 
 
 def _required(own: tuple[NodeTerm, ...], decision: Decision) -> tuple[NodeTerm, ...]:
-    if not decision.required:
+    if not decision.injection.required:
         return own
-    return tuple(term + ours for term in own or ((),) for ours in decision.required)
+    return tuple(term + ours for term in own or ((),) for ours in decision.injection.required)
 
 
 def _with_decision(needs: Needs, decision: Decision) -> Needs:
     added = tuple(
-        Toleration(each["key"], each.get("operator", "Equal"), each.get("value", "")) for each in decision.tolerations
+        Toleration(each["key"], each.get("operator", "Equal"), each.get("value", "")) for each in decision.injection.tolerations
     )
     hard = tuple(
         HardSpread(each["topologyKey"], each["maxSkew"], each["labelSelector"])
-        for each in decision.spread
+        for each in decision.injection.spread
         if each["whenUnsatisfiable"] == "DoNotSchedule"
     )
     return replace(needs, tolerations=needs.tolerations + added, hard_spread=needs.hard_spread + hard)
