@@ -36,7 +36,7 @@ def test_our_objects_have_the_names_that_the_programs_look_for() -> None:
     assert names_of("Secret") == {names.TLS_SECRET}
     assert names_of("ConfigMap") == {names.CONFIG_MAP}
     assert names_of("PriorityClass") == {names.OVERFLOW_PRIORITY}
-    assert names_of("ServiceAccount") == {names.WEBHOOK_ACCOUNT}
+    assert names_of("ServiceAccount") == {names.WEBHOOK_ACCOUNT, names.REBALANCER_ACCOUNT}
 
 
 def test_the_webhook_configuration_calls_the_path_that_is_served() -> None:

@@ -1,0 +1,308 @@
+"""What the rebalancer's own token may write to pods: what it needs, where it may, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.run import Installed, access_for
+from kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Client, connect
+from kube.configmaps import change_outages
+from kube.errors import ApiError, Forbidden
+from kube.evict import PodWriter
+from kube.lease import Leader, permit_first_leader
+from localcluster import LocalCluster
+from placement import names
+from placement.model import Key
+from placement.outcome import Outcome
+from tests.cluster.world import World, pod_spec, wait_for, workload
+
+pytestmark = pytest.mark.cluster
+
+FENCE = "ValidatingAdmissionPolicy 'spotweave-fence'"
+RELEASED = {names.RELEASED: "2030-01-01T00:00:00Z/abc"}
+FAILED = {
+    "phase": "Failed",
+    "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": names.DISRUPTION_REASON}],
+}
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def rebalancer(
+    cluster: LocalCluster, installed: Installed, admin: Client, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    """Who has the rebalancer's token, and no other; the fence is in force."""
+    path = tmp_path_factory.mktemp("access") / "kubeconfig"
+    path.write_bytes(access_for(Path(cluster.kubeconfig), admin, names.REBALANCER_ACCOUNT))
+    client = connect(path, user_agent="spotweave-tests")
+    pod = make_pod(admin, "default")
+
+    def is_in_force() -> bool:
+        try:
+            client.patch(path_of(pod[0]), {"metadata": {"labels": {"x": "y"}}}, {"dryRun": "All"})
+        except Forbidden as error:
+            return FENCE in error.message
+        return False
+
+    wait_for("the fence to be in force", is_in_force)
+    admin.delete(path_of(pod[0]), query={"gracePeriodSeconds": 0})
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def writer(rebalancer: Client) -> PodWriter:
+    return PodWriter(rebalancer)
+
+
+def path_of(key: Key) -> str:
+    return f"/api/v1/namespaces/{key.namespace}/pods/{key.name}"
+
+
+def make_pod(
+    admin: Client, namespace: str, annotations: dict[str, str] | None = None, **labels: str
+) -> tuple[Key, str]:
+    """A pod that runs, on a node that is none; with an owner, and somebody's label, annotation and conditions."""
+    key = Key(namespace, f"p{next(_numbers)}")
+    account = admin.get_json(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")["metadata"]
+    metadata = {
+        "name": key.name,
+        "labels": {"app": "web", names.POD_TEMPLATE_HASH: "abc", **labels},
+        "annotations": {"theirs": "1", **(annotations or {})},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "ServiceAccount", "name": "default", "uid": account["uid"]}],
+    }
+    raw = {"metadata": metadata, "spec": pod_spec(nodeName="nowhere")}
+    uid = str(admin.post(f"/api/v1/namespaces/{namespace}/pods", raw)["metadata"]["uid"])
+    conditions = [{"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "True"}]
+    status = {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "conditions": conditions}
+    admin.patch(f"{path_of(key)}/status", {"status": status})
+    return key, uid
+
+
+# --- what it needs ---------------------------------------------------------------------------------------------------
+
+
+def test_notes_are_written_and_removed(world: World, writer: PodWriter) -> None:
+    """Our annotations and labels, and the deletion cost."""
+    key, uid = make_pod(world.client, world.namespace)
+    notes = {names.SLOT: "3", names.DELETION_COST: "-3", names.MOVED: "x"}
+    assert writer.annotate(key, uid, notes, {names.CLASS: "spot"}) is Outcome.DONE
+    assert writer.annotate(key, uid, dict.fromkeys(notes), {names.CLASS: None}) is Outcome.DONE
+    metadata = world.client.get_json(path_of(key))["metadata"]
+    assert metadata["annotations"] == {"theirs": "1"}
+    assert metadata["labels"] == {"app": "web", names.POD_TEMPLATE_HASH: "abc"}
+
+
+def test_a_real_pod_is_released_and_put_back(world: World, writer: PodWriter) -> None:
+    """One of a Deployment: its ReplicaSet lets go of it and makes another; then it takes it back and ends the other."""
+    world.create(workload("Deployment", "web", 1))
+    world.rest("web")
+    (pod,) = world.pods("web")
+    key, uid = Key(world.namespace, pod["metadata"]["name"]), pod["metadata"]["uid"]
+    label = pod["metadata"]["labels"][names.POD_TEMPLATE_HASH]
+    note = {names.RELEASED: f"2030-01-01T00:00:00Z/{label}"}
+    assert writer.annotate(key, uid, note, {names.POD_TEMPLATE_HASH: f"{label}-released"}) is Outcome.DONE
+    wait_for("its replacement", lambda: len(world.pods("web")) == 2)
+    assert writer.annotate(key, uid, {names.RELEASED: None}, {names.POD_TEMPLATE_HASH: label}) is Outcome.DONE
+    wait_for("the replacement's end", lambda: [each["metadata"]["uid"] for each in world.pods("web")] == [uid])
+    world.delete("Deployment", "web")
+
+
+def test_a_released_pod_is_evicted(world: World, writer: PodWriter) -> None:
+    """And one that was not, too."""
+    key, uid = make_pod(world.client, world.namespace)
+    assert writer.annotate(key, uid, RELEASED, {names.POD_TEMPLATE_HASH: "abc-released"}) is Outcome.DONE
+    assert writer.evict(key, uid) is Outcome.DONE
+    key, uid = make_pod(world.client, world.namespace)
+    assert writer.delete(key, uid, 0) is Outcome.DONE
+    assert not world.exists(path_of(key))
+
+
+def test_a_lost_pod_is_failed_and_deleted(world: World, writer: PodWriter) -> None:
+    """Both steps pass."""
+    key, uid = make_pod(world.client, world.namespace)
+    assert writer.fail_lost(key, uid, "its node nowhere is gone") is Outcome.DONE
+    assert not world.exists(path_of(key))
+
+
+def test_a_pod_is_nominated(world: World, rebalancer: Client) -> None:
+    """Set and cleared, for gangs, while it waits."""
+    key = Key(world.namespace, "gated")
+    raw = {"metadata": {"name": key.name}, "spec": pod_spec(schedulingGates=[{"name": "example.com/wait"}])}
+    world.client.post(world.pods_path, raw)
+    for node in ("nowhere", None):
+        rebalancer.patch(f"{path_of(key)}/status", {"status": {"nominatedNodeName": node}})
+    assert "nominatedNodeName" not in world.client.get_json(path_of(key))["status"]
+
+
+def test_state_lease_and_reads_are_its_own(rebalancer: Client, admin: Client, installed: Installed) -> None:
+    """What else the program does with this token."""
+    for path in (
+        "/api/v1/pods",
+        "/api/v1/nodes",
+        "/api/v1/namespaces",
+        "/api/v1/resourcequotas",
+        "/api/v1/events",
+        "/apis/apps/v1/deployments",
+        "/apis/apps/v1/statefulsets",
+        "/apis/apps/v1/replicasets",
+        "/apis/policy/v1/poddisruptionbudgets",
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        "/apis/events.k8s.io/v1/events",
+        f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases",
+    ):
+        rebalancer.get(path, {"limit": 1})
+    assert change_outages(rebalancer, lambda known: known) == change_outages(rebalancer, lambda known: known)
+    permit_first_leader(admin)
+    leader = Leader(rebalancer, "test")
+    leader.start()
+    wait_for("it to lead", leader.is_leading)
+    leader.stop()
+    assert leader.holder == "test"
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases/{names.LEASE}"
+    assert admin.get_json(lease)["spec"]["holderIdentity"] == ""
+
+
+# --- what it must not ------------------------------------------------------------------------------------------------
+
+Body = dict[str, Any] | list[dict[str, Any]]
+Attempt = tuple[str, Body, str, str]  # subresource, patch, its type, what the fence says
+
+
+def metadata(**fields: Any) -> dict[str, Any]:
+    return {"metadata": fields}
+
+
+def status(**fields: Any) -> dict[str, Any]:
+    return {"status": fields}
+
+
+def put(path: str, value: Any) -> Body:
+    return [{"op": "add", "path": path, "value": value}]
+
+
+IMAGE = put("/spec/containers/0/image", "evil/miner:1")
+ADDRESS = [*put("/status/podIP", "10.6.6.6"), *put("/status/podIPs", [{"ip": "10.6.6.6"}])]
+READY = {"conditions": [{"type": "Ready", "status": "False", "reason": "spoofed"}]}
+SPEC, OWN, HASH = "no pod's spec", "labels and annotations of its own", "what to put back"
+FIELDS, PHASE, CONDITION = "only phase, conditions and nominatedNodeName", "no phase but Failed", "no condition but"
+STRATEGIC = STRATEGIC_PATCH
+
+REFUSED: dict[str, Attempt] = {
+    "another image": ("", IMAGE, JSON_PATCH, SPEC),
+    "a deadline": ("", put("/spec/activeDeadlineSeconds", 1), JSON_PATCH, SPEC),
+    "no owner": ("", put("/metadata/ownerReferences", []), JSON_PATCH, "owners"),
+    "a finalizer": ("", put("/metadata/finalizers", ["example.com/wait"]), JSON_PATCH, "finalizers"),
+    "a user's label": ("", metadata(labels={"app": "other"}), STRATEGIC, OWN),
+    "a user's label removed": ("", metadata(labels={"app": None}), STRATEGIC, OWN),
+    "a label that is new": ("", metadata(labels={"team": "x"}), STRATEGIC, OWN),
+    "a user's annotation": ("", metadata(annotations={"theirs": "2"}), STRATEGIC, OWN),
+    "a user's annotation removed": ("", metadata(annotations={"theirs": None}), STRATEGIC, OWN),
+    "a label by way of the status": ("status", metadata(labels={"app": "other"}), STRATEGIC, OWN),
+    "a release without a note": ("", metadata(labels={names.POD_TEMPLATE_HASH: "x"}), STRATEGIC, HASH),
+    "a release with a wrong note": (
+        "",
+        metadata(labels={names.POD_TEMPLATE_HASH: "x"}, annotations={names.RELEASED: "2030/wrong"}),
+        STRATEGIC,
+        HASH,
+    ),
+    "an address": ("status", ADDRESS, JSON_PATCH, FIELDS),
+    "a start time": ("status", status(startTime="2020-01-01T00:00:00Z"), STRATEGIC, FIELDS),
+    "success": ("status", status(phase="Succeeded"), STRATEGIC, PHASE),
+    "failure without a reason": ("status", status(phase="Failed"), STRATEGIC, PHASE),
+    "readiness": ("status", status(**READY), STRATEGIC, CONDITION),
+    "all conditions but ours": ("status", status(**FAILED), MERGE_PATCH, CONDITION),
+}
+
+
+@pytest.mark.parametrize(("part", "patch", "kind", "says"), REFUSED.values(), ids=REFUSED.keys())
+def test_no_more_than_that(world: World, rebalancer: Client, part: str, patch: Body, kind: str, says: str) -> None:
+    """In an opted-in namespace, with every right that RBAC can give or withhold."""
+    key, _ = make_pod(world.client, world.namespace)
+    before = world.client.get_json(path_of(key))
+    with pytest.raises(Forbidden, match=says) as caught:
+        rebalancer.patch(f"{path_of(key)}/{part}" if part else path_of(key), patch, content_type=kind)
+    assert FENCE in caught.value.message
+    assert world.client.get_json(path_of(key)) == before
+
+
+ACTS: dict[str, Callable[[PodWriter, Key, str], Outcome]] = {
+    "an annotation": lambda writer, key, uid: writer.annotate(key, uid, {names.SLOT: "1"}),
+    "a label": lambda writer, key, uid: writer.annotate(key, uid, {}, {names.CLASS: "spot"}),
+    "a release": lambda writer, key, uid: writer.annotate(key, uid, RELEASED, {names.POD_TEMPLATE_HASH: "x"}),
+    "an eviction": lambda writer, key, uid: writer.evict(key, uid),
+    "a deletion": lambda writer, key, uid: writer.delete(key, uid),
+    "the end of a lost pod": lambda writer, key, uid: writer.fail_lost(key, uid, "why"),
+}
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+def test_nothing_where_nobody_opted_in(
+    plain: World, writer: PodWriter, act: Callable[[PodWriter, Key, str], Outcome]
+) -> None:
+    """Whatever the planner thinks."""
+    key, uid = make_pod(plain.client, plain.namespace)
+    before = plain.client.get_json(path_of(key))["metadata"]["resourceVersion"]
+    assert act(writer, key, uid) is Outcome.IMPOSSIBLE
+    assert plain.client.get_json(path_of(key))["metadata"]["resourceVersion"] == before
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", names.SYSTEM_NAMESPACE])
+def test_nothing_in_namespaces_that_cannot_opt_in(
+    rebalancer: Client, admin: Client, writer: PodWriter, namespace: str
+) -> None:
+    """Even if somebody labels them."""
+    labelled = metadata(labels={names.PLACEMENT: names.ENABLED})
+    admin.patch(f"/api/v1/namespaces/{namespace}", labelled)
+    try:
+        secure = {"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}}
+        spec = pod_spec(nodeName="nowhere", **secure)
+        spec["containers"][0]["securityContext"] = {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        raw = {"metadata": {"name": "fenced"}, "spec": spec}
+        wait_for("the default ServiceAccount", lambda: _has_account(admin, namespace))
+        uid = admin.post(f"/api/v1/namespaces/{namespace}/pods", raw)["metadata"]["uid"]
+        assert writer.annotate(Key(namespace, "fenced"), uid, {names.SLOT: "1"}) is Outcome.IMPOSSIBLE
+        assert writer.evict(Key(namespace, "fenced"), uid) is Outcome.IMPOSSIBLE
+        admin.delete(f"/api/v1/namespaces/{namespace}/pods/fenced", query={"gracePeriodSeconds": 0})
+    finally:
+        admin.patch(f"/api/v1/namespaces/{namespace}", metadata(labels={names.PLACEMENT: None}))
+
+
+def _has_account(admin: Client, namespace: str) -> bool:
+    try:
+        admin.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
+    except ApiError:
+        return False
+    return True
+
+
+def test_after_an_opt_out_it_may_tidy_up_and_nothing_else(plain: World, writer: PodWriter) -> None:
+    """What it wrote goes, and a released pod gets its label back; then there is nothing left to do."""
+    notes = {**RELEASED, names.SLOT: "1", names.DELETION_COST: "-1"}
+    key, uid = make_pod(plain.client, plain.namespace, notes, **{names.POD_TEMPLATE_HASH: "x", names.CLASS: "spot"})
+    hash_only = {names.POD_TEMPLATE_HASH: "another"}
+    assert writer.annotate(key, uid, {names.RELEASED: None}, hash_only) is Outcome.IMPOSSIBLE
+    assert writer.annotate(key, uid, {names.SLOT: "2"}) is Outcome.IMPOSSIBLE
+    assert writer.annotate(key, uid, {names.SLOT: None}, {names.CLASS: None}) is Outcome.DONE
+    assert writer.annotate(key, uid, {names.DELETION_COST: None}) is Outcome.DONE
+    back = {names.POD_TEMPLATE_HASH: "abc"}
+    assert writer.annotate(key, uid, {names.RELEASED: None}, back) is Outcome.DONE
+    assert writer.annotate(key, uid, RELEASED, {names.POD_TEMPLATE_HASH: "x"}) is Outcome.IMPOSSIBLE
+    found = plain.client.get_json(path_of(key))["metadata"]
+    assert (found["labels"], found["annotations"]) == ({"app": "web", names.POD_TEMPLATE_HASH: "abc"}, {"theirs": "1"})
+
+
+def test_others_are_not_fenced(plain: World) -> None:
+    """An administrator, a kubelet, a controller: as ever."""
+    key, _ = make_pod(plain.client, plain.namespace)
+    plain.client.patch(path_of(key), metadata(labels={"app": "other"}))
+    plain.client.patch(path_of(key), IMAGE, content_type=JSON_PATCH)
+    plain.client.patch(f"{path_of(key)}/status", status(phase="Succeeded"))
