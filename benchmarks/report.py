@@ -47,7 +47,8 @@ def tell(
 ) -> None:
     """Prints a row for each figure (key → its name), with the ratios of the pairs; writes out/bench/NAME.json."""
     contenders = list(rounds[0])
-    table = Table(title=f"{title}; medians of {len(rounds)} rounds, ratios with their spread")
+    load = os.getloadavg()[2]  # of the last quarter of an hour: where others are at work, times say little
+    table = Table(title=f"{title}; medians of {len(rounds)} rounds, ratios with their spread; load {load:.1f}")
     for column in ("", *contenders, *(f"{one} / {other}" for one, other in pairs)):
         table.add_column(column, justify="right")
     ratios: dict[str, Any] = {}
@@ -58,4 +59,5 @@ def tell(
         table.add_row(text, *values, *("–" if each is None else str(each) for each in found.values()))
     Console(width=None if sys.stdout.isatty() else 120).print(table)
     OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / f"{name}.json").write_text(json.dumps({"rounds": rounds, "ratios": ratios}, indent=2))
+    content = {"load": load, "rounds": rounds, "ratios": ratios}
+    (OUT / f"{name}.json").write_text(json.dumps(content, indent=2))
