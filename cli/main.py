@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cli import __version__, certs, cluster, demo, lint, logs, outage, run, status, webhook
+from cli import __version__, certs, cluster, demo, lint, logs, outage, rebalancer, run, status, webhook
 from kube.errors import ApiError, Unreachable
 from kube.errors import ConfigurationError as KubeconfigError
 from localcluster.errors import ClusterError
@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"spotweave {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = logs.options()
-    for command in (status, lint, outage, certs, run, webhook, demo):
+    for command in (status, lint, outage, certs, run, webhook, rebalancer, demo):
         command.add_parser(commands, common)
     cluster.add_parser(commands)
     version = commands.add_parser("version", help="print the version")

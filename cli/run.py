@@ -17,10 +17,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,6 +34,7 @@ from cli.configuration import read_text
 from kube.client import Client, connect
 from kube.configmaps import parse_configuration_text
 from kube.errors import ApiError, NotFound
+from kube.lease import permit_first_leader
 from localcluster.errors import ClusterError
 from localcluster.process import spawn
 from placement import names
@@ -54,7 +57,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--webhooks", type=_count, default=1, metavar="N", help="how many webhook processes")
     parser.add_argument(
-        "--rebalancers", type=_no_rebalancer, default=0, metavar="N", help="0: this version has no rebalancer yet"
+        "--rebalancers", type=_count, default=1, metavar="N", help="how many rebalancer processes, of which one leads"
     )
     parser.add_argument("--config", type=Path, help="configuration file; becomes the ConfigMap spotweave-config")
     parser.set_defaults(run=run)
@@ -66,16 +69,17 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _no_rebalancer(text: str) -> int:
-    if text != "0":
-        raise argparse.ArgumentTypeError(f"expected 0, got {text!r}: this version has no rebalancer yet")
-    return 0
-
-
 def run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with running(args.kubeconfig, args.webhooks, args.config, args.log_format, args.log_level) as installed:
+        with running(
+            args.kubeconfig,
+            args.webhooks,
+            args.config,
+            args.log_format,
+            args.log_level,
+            rebalancers=args.rebalancers,
+        ) as installed:
             print(json.dumps(installed.report()), flush=True)
             installed.watch()
     except KeyboardInterrupt:
@@ -135,7 +139,13 @@ class Installed:
 
 @contextmanager
 def running(
-    kubeconfig: Path, webhooks: int = 1, config: Path | None = None, log_format: str = "text", log_level: str = "info"
+    kubeconfig: Path,
+    webhooks: int = 1,
+    config: Path | None = None,
+    log_format: str = "text",
+    log_level: str = "info",
+    *,
+    rebalancers: int = 0,
 ) -> Iterator[Installed]:
     """Spotweave, installed and ready to place pods; stopped at the end. The manifests stay installed."""
     configuration = None if config is None else read_text(config)
@@ -143,16 +153,17 @@ def running(
         parse_configuration_text(configuration)  # before anything is touched
     admin = connect(kubeconfig, user_agent=f"spotweave-run/{__version__}")
     address = install(kubeconfig, admin, configuration)
-    access = access_for(kubeconfig, admin, names.WEBHOOK_ACCOUNT)
-    logging_options = ("--log-format", log_format, "--log-level", log_level)
+    options = ("--log-format", log_format, "--log-level", log_level)
     processes: list[Process] = []
     try:
-        for index in range(webhooks):
-            started = _start_webhook(f"webhook-{index}", access, address, logging_options)
-            processes.append(started)  # one by one: what was started is stopped, also when the next one fails
+        for start in chain(
+            _webhooks(webhooks, kubeconfig, admin, address, options),
+            _rebalancers(rebalancers, kubeconfig, admin, options),
+        ):
+            processes.append(start())  # noqa: PERF401 - what was started is stopped, also when the next one fails
         installed = Installed(tuple(processes))
         _wait_until_ready(installed)
-        if processes:
+        if webhooks:
             _wait_until_asked(admin, installed)
         yield installed
     finally:
@@ -265,14 +276,32 @@ def access_for(kubeconfig: Path, admin: Client, account: str) -> bytes:
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
-def _start_webhook(name: str, access: bytes, address: str, options: tuple[str, ...]) -> Process:
-    port, peer_port = _free_port(), _free_port()
+Start = Callable[[], Process]
+
+
+def _webhooks(count: int, kubeconfig: Path, admin: Client, address: str, options: tuple[str, ...]) -> Iterator[Start]:
+    access = access_for(kubeconfig, admin, names.WEBHOOK_ACCOUNT)
+    for index in range(count):
+        listen = ("--listen", address, "--share-port", "--peer-listen", f"127.0.0.1:{_free_port()}")
+        yield partial(_start, f"{names.WEBHOOK_COMPONENT}-{index}", access, ("webhook", *listen, *options))
+
+
+def _rebalancers(count: int, kubeconfig: Path, admin: Client, options: tuple[str, ...]) -> Iterator[Start]:
+    if count:
+        permit_first_leader(admin)  # nobody has led here, unless there is a Lease that says so
+    access = access_for(kubeconfig, admin, names.REBALANCER_ACCOUNT)
+    for index in range(count):
+        yield partial(_start, f"{names.REBALANCER_COMPONENT}-{index}", access, ("rebalancer", *options))
+
+
+def _start(name: str, access: bytes, arguments: tuple[str, ...]) -> Process:
+    """A program with its ServiceAccount's access, and its probes and metrics on a port of its own."""
+    port = _free_port()
     descriptor = os.memfd_create("kubeconfig")
     try:
         os.write(descriptor, access)
-        listen = ("--listen", address, "--share-port", "--peer-listen", f"127.0.0.1:{peer_port}")
-        arguments = ("webhook", "--kubeconfig", f"/dev/fd/{descriptor}", *listen)
-        command = [sys.executable, "-m", "cli.main", *arguments, "--metrics-listen", f"127.0.0.1:{port}", *options]
+        own = ("--kubeconfig", f"/dev/fd/{descriptor}", "--metrics-listen", f"127.0.0.1:{port}")
+        command = [sys.executable, "-m", "cli.main", *arguments, *own]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         process = spawn(command, sys.stderr.fileno(), environment, descriptors=(descriptor,))
     finally:

@@ -116,5 +116,7 @@ METRIC_OUTAGE_VERSION = "spotweave_outage_version"
 METRIC_CACHE_AGE = "spotweave_cache_age_seconds"
 METRIC_CERTIFICATE_EXPIRY = "spotweave_certificate_expiry_timestamp_seconds"
 METRIC_POLICY_MISTAKES = "spotweave_policy_mistakes"
+# Written by every rebalancer: 1 while it leads, else 0.
+METRIC_LEADING = "spotweave_rebalancer_leading"
 # Written by the rebalancer that leads.
 METRIC_WORKLOAD_PODS = "spotweave_workload_pods"  # {namespace, kind, name, class, state}
