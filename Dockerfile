@@ -1,4 +1,4 @@
-# The image that manifests/ run: `spotweave webhook`, and the command line.
+# The image that manifests/ run: `spotweave webhook`, `spotweave rebalancer`, and the command line.
 ARG PYTHON=python:3.11-slim-bookworm
 
 FROM ${PYTHON} AS build

@@ -7,17 +7,13 @@ import logging
 import os
 import secrets
 import signal
-import threading
+import socket
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
-
-from kube.evict import PodWriter
-from kube.faults import Faults
-from kube.lease import Leader
-from werkzeug.serving import make_server
 
 from cli import __version__
 from cli.configuration import load_configuration
@@ -26,15 +22,17 @@ from kube import resources
 from kube.client import Client, connect
 from kube.configmaps import STATE, ConfigMap, OutageMemory, PauseMemory
 from kube.events import REBALANCER, EventWriter
+from kube.evict import PodWriter
+from kube.faults import Faults
 from kube.informer import Informer, InformerSet
+from kube.lease import Leader
 from kube.notes import Notes
 from kube.resources import Resource
 from kube.store import Store
-from placement import names
 from placement.configuration import Configuration
 from placement.pause import standing
 from placement.plan.actions import Plan
-from rebalancer.app import create_app
+from rebalancer.app import create_app, serving
 from rebalancer.board import Board
 from rebalancer.executor import Done, Executor
 from rebalancer.loop import Loop, Watched
@@ -69,15 +67,13 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     end_with_any_thread()
+    faults = Faults.told_by(os.environ)
     client = connect(args.kubeconfig, user_agent=f"spotweave-rebalancer/{__version__}")
-    program = Program(client, load_configuration(args.config, client), Faults.told_by(os.environ))
-    host, _, port = args.metrics_listen.rpartition(":")
-    server = make_server(host.strip("[]"), int(port), program.app, threaded=True)
-    threading.Thread(target=server.serve_forever, name="probes", daemon=True).start()
+    program = Program(client, load_configuration(args.config, client), faults)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
-    program.run()
-    server.shutdown()
+    with closing(client), serving(create_app(program.metrics, program.missing), args.metrics_listen):
+        program.run()
     return 0
 
 
@@ -85,7 +81,7 @@ class Program:
     """The rebalancer, put together."""
 
     def __init__(self, client: Client, configuration: Configuration, faults: Faults) -> None:
-        self.name = f"{names.LEASE}-{secrets.token_hex(4)}"
+        self.name = f"{socket.gethostname()}_{secrets.token_hex(4)}"  # a restart of the container changes it
         states = Store[ConfigMap]()
         self._outages = OutageMemory(states, self._wake)
         self._pause = PauseMemory(states, self._wake)
@@ -96,10 +92,10 @@ class Program:
         self._leader = Leader(client, self.name, on_change=lambda _: self._wake(), faults=faults)
         self._events = EventWriter(client, self.name, source=REBALANCER)
         self._teller = Teller(self._events.tell)
-        self._metrics = Metrics(self._board, self._leader.is_leading)
-        self._metrics.cache_age.set_function(lambda: self._informers.age_seconds(time.monotonic()))
-        self._metrics.outage_version.set_function(lambda: self._outages.current.version)
-        self._metrics.paused.set_function(lambda: self._is_paused(time.time()))
+        self.metrics = Metrics(self._board, self._leader.is_leading)
+        self.metrics.cache_age.set_function(lambda: self._informers.age_seconds(time.monotonic()))
+        self.metrics.outage_version.set_function(lambda: self._outages.current.version)
+        self.metrics.paused.set_function(lambda: self._is_paused(time.time()))
         executor = Executor(
             PodWriter(client, faults),
             Notes(client, faults=faults),
@@ -114,7 +110,6 @@ class Program:
             is_paused=self._is_paused,
         )
         self.loop = Loop(self._board, executor, watched, self._tell)
-        self.app = create_app(self._metrics.text, self.missing)
 
     def run(self) -> None:
         """Until the loop is stopped; then the Lease is given up first, so that another replica goes on at once."""
@@ -127,8 +122,11 @@ class Program:
         self._informers.stop()
 
     def missing(self) -> str | None:
+        """What is missing until this replica is ready. It need not lead for that."""
         waiting = [informer.resource.name for informer in self._informers if not informer.synced]
-        return f"not synced: {', '.join(waiting)}" if waiting else None
+        if waiting:
+            return f"not synced: {', '.join(waiting)}"
+        return "the Lease was not read yet" if self._leader.holder is None else None
 
     def _followed(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
         store = Store[Any]()
@@ -148,6 +146,6 @@ class Program:
         return standing(self._pause.current, now) is not None
 
     def _tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
-        self._metrics.tell(made, done, plan_seconds, pass_seconds)
+        self.metrics.tell(made, done, plan_seconds, pass_seconds)
         if self._leader.is_leading():
             self._teller.told(made, done)

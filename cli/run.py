@@ -32,6 +32,7 @@ from cli.configuration import read_text
 from kube.client import Client, connect
 from kube.configmaps import parse_configuration_text
 from kube.errors import ApiError, NotFound
+from kube.lease import permit_first_leader
 from localcluster.errors import ClusterError
 from localcluster.process import spawn
 from placement import names
@@ -54,7 +55,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--webhooks", type=_count, default=1, metavar="N", help="how many webhook processes")
     parser.add_argument(
-        "--rebalancers", type=_no_rebalancer, default=0, metavar="N", help="0: this version has no rebalancer yet"
+        "--rebalancers", type=_count, default=1, metavar="N", help="how many rebalancer processes, of which one leads"
     )
     parser.add_argument("--config", type=Path, help="configuration file; becomes the ConfigMap spotweave-config")
     parser.set_defaults(run=run)
@@ -66,16 +67,17 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _no_rebalancer(text: str) -> int:
-    if text != "0":
-        raise argparse.ArgumentTypeError(f"expected 0, got {text!r}: this version has no rebalancer yet")
-    return 0
-
-
 def run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with running(args.kubeconfig, args.webhooks, args.config, args.log_format, args.log_level) as installed:
+        with running(
+            args.kubeconfig,
+            args.webhooks,
+            args.config,
+            args.log_format,
+            args.log_level,
+            rebalancers=args.rebalancers,
+        ) as installed:
             print(json.dumps(installed.report()), flush=True)
             installed.watch()
     except KeyboardInterrupt:
@@ -96,17 +98,25 @@ class Process:
         return f"http://127.0.0.1:{self.port}"
 
 
+Start = Callable[[str, str, Mapping[str, str]], Process]  # component, name, environment
+
+
 @dataclass(frozen=True, slots=True)
 class Installed:
     """Spotweave on a local control plane."""
 
     processes: list[Process]
-    start: Callable[[str], Process]
+    start: Start
 
-    def add(self) -> Process:
-        """One more webhook. It is not waited for."""
-        self.processes.append(self.start(f"webhook-{len(self.processes)}"))
+    def add(self, component: str = names.WEBHOOK_COMPONENT, **environment: str) -> Process:
+        """One more program: a webhook or a rebalancer. It is not waited for."""
+        number = sum(each.name.startswith(component) for each in self.processes)
+        self.processes.append(self.start(component, f"{component}-{number}", environment))
         return self.processes[-1]
+
+    def metrics(self, name: str) -> str:
+        """What a program tells Prometheus now."""
+        return _fetch(next(f"{each.url}/metrics" for each in self.processes if each.name == name))
 
     def report(self) -> dict[str, Any]:
         return {
@@ -141,7 +151,13 @@ class Installed:
 
 @contextmanager
 def running(
-    kubeconfig: Path, webhooks: int = 1, config: Path | None = None, log_format: str = "text", log_level: str = "info"
+    kubeconfig: Path,
+    webhooks: int = 1,
+    config: Path | None = None,
+    log_format: str = "text",
+    log_level: str = "info",
+    *,
+    rebalancers: int = 0,
 ) -> Iterator[Installed]:
     """Spotweave, installed and ready to place pods; stopped at the end. The manifests stay installed."""
     configuration = None if config is None else read_text(config)
@@ -149,12 +165,15 @@ def running(
         parse_configuration_text(configuration)  # before anything is touched
     admin = connect(kubeconfig, user_agent=f"spotweave-run/{__version__}")
     address = install(kubeconfig, admin, configuration)
-    access = access_for(kubeconfig, admin, names.WEBHOOK_ACCOUNT)
-    logging_options = ("--log-format", log_format, "--log-level", log_level)
-    installed = Installed([], lambda name: _start_webhook(name, access, address, logging_options))
+    installed = Installed(
+        [], _starter(kubeconfig, admin, address, ("--log-format", log_format, "--log-level", log_level))
+    )
     try:
-        for _ in range(webhooks):
-            installed.add()  # one by one: what was started is stopped, also when the next one fails
+        if rebalancers:
+            permit_first_leader(admin)  # nobody has led here, unless there is a Lease that says so
+        for component, count in ((names.WEBHOOK_COMPONENT, webhooks), (names.REBALANCER_COMPONENT, rebalancers)):
+            for _ in range(count):
+                installed.add(component)  # one by one: what was started is stopped, also when the next one fails
         wait_until_ready(installed.processes)
         if webhooks:
             _wait_until_asked(admin, installed)
@@ -269,16 +288,29 @@ def access_for(kubeconfig: Path, admin: Client, account: str) -> bytes:
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
-def _start_webhook(name: str, access: bytes, address: str, options: tuple[str, ...]) -> Process:
-    port, peer_port = _free_port(), _free_port()
+def _starter(kubeconfig: Path, admin: Client, address: str, options: tuple[str, ...]) -> Start:
+    """Starts a component under a name, with its ServiceAccount's access."""
+    accounts = {names.WEBHOOK_COMPONENT: names.WEBHOOK_ACCOUNT, names.REBALANCER_COMPONENT: names.REBALANCER_ACCOUNT}
+    access = {each: access_for(kubeconfig, admin, account) for each, account in accounts.items()}
+
+    def start(component: str, name: str, environment: Mapping[str, str]) -> Process:
+        listen = ("--listen", address, "--share-port", "--peer-listen", f"127.0.0.1:{_free_port()}")
+        arguments = (component, *(listen if component == names.WEBHOOK_COMPONENT else ()), *options)
+        return _start(name, access[component], arguments, environment)
+
+    return start
+
+
+def _start(name: str, access: bytes, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Process:
+    """A program with its ServiceAccount's access, and its probes and metrics on a port of its own."""
+    port = _free_port()
     descriptor = os.memfd_create("kubeconfig")
     try:
         os.write(descriptor, access)
-        listen = ("--listen", address, "--share-port", "--peer-listen", f"127.0.0.1:{peer_port}")
-        arguments = ("webhook", "--kubeconfig", f"/dev/fd/{descriptor}", *listen)
-        command = [sys.executable, "-m", "cli.main", *arguments, "--metrics-listen", f"127.0.0.1:{port}", *options]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        process = spawn(command, sys.stderr.fileno(), environment, descriptors=(descriptor,))
+        own = ("--kubeconfig", f"/dev/fd/{descriptor}", "--metrics-listen", f"127.0.0.1:{port}")
+        command = [sys.executable, "-m", "cli.main", *arguments, *own]
+        whole = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
+        process = spawn(command, sys.stderr.fileno(), whole, descriptors=(descriptor,))
     finally:
         os.close(descriptor)
     return Process(name, process, port)

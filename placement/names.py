@@ -128,7 +128,7 @@ METRIC_CACHE_AGE = "spotweave_cache_age_seconds"
 METRIC_CERTIFICATE_EXPIRY = "spotweave_certificate_expiry_timestamp_seconds"
 METRIC_POLICY_MISTAKES = "spotweave_policy_mistakes"
 # Written by every rebalancer.
-METRIC_LEADING = "spotweave_leading"  # 1: this replica leads
+METRIC_LEADING = "spotweave_rebalancer_leading"  # 1: this replica leads
 METRIC_PASS_SECONDS = "spotweave_pass_seconds"  # noqa: S105 - a pass of the loop, no password
 METRIC_PLAN_SECONDS = "spotweave_plan_seconds"
 METRIC_PASSES = "spotweave_passes"  # {outcome}

@@ -1,1 +1,4 @@
-"""The rebalancer's place: it will repair what admission cannot know (docs/design.md). Nothing is here yet."""
+"""The rebalancer: it repairs what admission cannot know (docs/design.md). So far it elects who leads, and does nothing.
+
+Law: it does not import `webhook`.
+"""

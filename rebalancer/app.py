@@ -1,28 +1,51 @@
-"""The Flask application of the rebalancer: probes and metrics."""
+"""The rebalancer's probes and metrics, as a Flask application on a thread of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from flask import Flask, Response
+from werkzeug.serving import make_server
+
+from rebalancer.metrics import Metrics
+
+TEXT = "text/plain"
 
 
-def create_app(metrics: Callable[[], bytes], missing: Callable[[], str | None]) -> Flask:
-    """`missing` gives None, or what is missing until this replica is ready."""
+def create_app(metrics: Metrics, missing: Callable[[], str | None]) -> Flask:
+    """`missing` gives what is missing until it is ready, or None."""
     app = Flask("rebalancer")
 
     @app.get("/healthz")
     def healthz() -> Response:
-        return Response("ok\n", mimetype="text/plain")
+        return Response("ok\n", mimetype=TEXT)
 
     @app.get("/readyz")
     def readyz() -> Response:
-        lacking = missing()
-        text, status = (f"not ready: {lacking}\n", 503) if lacking else ("ok\n", 200)
-        return Response(text, status, mimetype="text/plain")
+        lacks = missing()
+        return Response(f"not ready: {lacks}\n", 503, mimetype=TEXT) if lacks else Response("ok\n", mimetype=TEXT)
 
     @app.get("/metrics")
     def exposed() -> Response:
-        return Response(metrics(), mimetype="text/plain; version=0.0.4")
+        return Response(metrics.text(), mimetype="text/plain; version=0.0.4")
 
     return app
+
+
+@contextmanager
+def serving(app: Flask, address: str) -> Iterator[int]:
+    """Serves it at HOST:PORT meanwhile; gives the port."""
+    host, _, port = address.rpartition(":")
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for each probe says nothing
+    server = make_server(host.strip("[]"), int(port), app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, name="probes", daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

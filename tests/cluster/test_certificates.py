@@ -73,7 +73,7 @@ def webhooks(cluster: LocalCluster, admin: Client, count: int, *options: str) ->
     kubeconfig = Path(cluster.kubeconfig)
     address = install(kubeconfig, admin, None)
     access = access_for(kubeconfig, admin, names.WEBHOOK_ACCOUNT)
-    installed = Installed([], lambda name: start(name, access, address, *options))
+    installed = Installed([], lambda _component, name, _environment: start(name, access, address, *options))
     try:
         for _ in range(count):
             installed.add()  # one by one: what was started is stopped, also when the next one fails

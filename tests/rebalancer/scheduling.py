@@ -125,7 +125,8 @@ def _required(own: tuple[NodeTerm, ...], decision: Decision) -> tuple[NodeTerm, 
 
 def _with_decision(needs: Needs, decision: Decision) -> Needs:
     added = tuple(
-        Toleration(each["key"], each.get("operator", "Equal"), each.get("value", "")) for each in decision.injection.tolerations
+        Toleration(each["key"], each.get("operator", "Equal"), each.get("value", ""))
+        for each in decision.injection.tolerations
     )
     hard = tuple(
         HardSpread(each["topologyKey"], each["maxSkew"], each["labelSelector"])

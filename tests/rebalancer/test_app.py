@@ -1,0 +1,38 @@
+"""The rebalancer's probes and metrics, as a kubelet and Prometheus see them."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+
+import pytest
+
+from placement.configuration import Configuration
+from rebalancer.app import create_app, serving
+from rebalancer.board import Board
+from rebalancer.metrics import Metrics
+
+METRICS = Metrics(Board(Configuration()), lambda: True)
+
+
+def test_it_is_ready_when_nothing_is_missing() -> None:
+    """Until then it says what is; it is alive all along."""
+    lacks: list[str] = ["the Lease was not read yet"]
+    client = create_app(METRICS, lambda: lacks[0] if lacks else None).test_client()
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.text) == (503, "not ready: the Lease was not read yet\n")
+    assert client.get("/healthz").text == "ok\n"
+    lacks.clear()
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.text) == (200, "ok\n")
+
+
+def test_it_is_served_on_a_thread_and_ends_with_it() -> None:
+    """Metrics say who leads."""
+    with (
+        serving(create_app(METRICS, lambda: None), "127.0.0.1:0") as port,
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer,
+    ):
+        assert "spotweave_rebalancer_leading 1.0" in answer.read().decode()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)
