@@ -1,4 +1,4 @@
-"""A small, honest cluster with a clock of its own: what the API server stores, who hears of it and when, what the rest does.
+"""A small, honest cluster with a clock of its own: what is stored, who hears of it and when, what the others do.
 
     cluster = Cluster()
     cluster.opt_in("shop")
@@ -373,7 +373,7 @@ class Cluster:
         self.put(replace(pod, terminating=True))
 
     def evict(self, pod: Pod) -> str:
-        """"" where it is let go, else what forbids it: `429` or `500`."""
+        """ "" where it is let go, else what forbids it: `429` or `500`."""
         if pod.terminating:
             return ""
         budgets = [each for each in self.objects["budgets"].values() if _selects(each, pod)]
@@ -398,9 +398,7 @@ class Cluster:
         asked = {"pods": 1, **{f"requests.{key}": amount for key, amount in needs.requests.items()}}
         used = self.used_quota(namespace)
         quotas = (each for each in self.objects["quotas"].values() if each.namespace == namespace)
-        return all(
-            used.get(key, 0) + asked.get(key, 0) <= hard for quota in quotas for key, hard in quota.hard.items()
-        )
+        return all(used.get(key, 0) + asked.get(key, 0) <= hard for quota in quotas for key, hard in quota.hard.items())
 
     def used_quota(self, namespace: str) -> dict[str, int]:
         used: dict[str, int] = {"pods": 0}
