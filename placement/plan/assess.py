@@ -218,7 +218,7 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
         origin = site.of if site is not None else None
         if not cohort.replicas or (surplus >= 0 and replacement is None):
             yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
-        elif _is_replaced(group, pod, replacement, site):
+        elif _is_replaced(replacement, site):
             assert replacement is not None
             if not pod.ready or (
                 proven > 0 and over_for < OVERDUE_SECONDS and _keeps_floor(group, cohort, own, origin)
@@ -231,7 +231,7 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
             yield from _undo(group, cohort, pod, state, replacement, now)
 
 
-def _is_replaced(group: Group, pod: Pod, replacement: Member | None, site: Site | None) -> bool:
+def _is_replaced(replacement: Member | None, site: Site | None) -> bool:
     """The replacement serves, and is elsewhere: on another class or in another pool."""
     if replacement is None or not replacement.serves or replacement.site is None:
         return False
@@ -347,8 +347,8 @@ def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, C
 
     Where there are too few pools to keep each within the headroom, half above the even share is let be: nothing makes
     such a workload survive the loss of a pool, and only what is far from even is worth a move. A replacement prefers
-    the pool of its slot, so those go whose slot prefers another pool; no other move would help.
-    While moves are under way or pods wait for a node, nobody knows yet how full the pools will be.
+    the pool of its slot, so those go whose slot prefers another pool; no other move would help. While moves are under
+    way or pods wait for a node, nobody knows yet how full the pools will be.
     """
     group, slots = found.group, found.group.policy.slots
     if any(cohort.released for cohort in group.cohorts) or any(not member.pod.node for member in found.members):

@@ -268,13 +268,11 @@ class _Chooser:
         serving = [member for member in siblings if member.serves]
         if len(serving) < len(siblings) or self._per_workload[group.workload.uid]:
             return Blocked.UNSETTLED
-        before = self._scene.evicted.get(seat(group.workload, pod))
-        is_same_policy = before is not None and before.policy == policy_mark(group.policy.slots)
-        if before is not None and is_same_policy and now < before.at + self._moves.cool_down.total_seconds():
+        if self._is_too_soon(wish, now):
             return Blocked.COOL_DOWN
         if not group.availability.is_assumed and len(serving) <= group.needed:
             return Blocked.MINIMUM
-        if wish.to is Class.SPOT and not _spares_on_demand(wish, serving):
+        if wish.member.of is Class.ON_DEMAND and not _spares_on_demand(wish, serving):
             return Blocked.LAST_ON_DEMAND
         if any(budget.allowed - self._disrupted[str(budget.key)] < 1 for budget in budgets):
             return Blocked.BUDGET
@@ -282,6 +280,13 @@ class _Chooser:
             return Blocked.NO_PLACE
         self._disrupted.update(str(budget.key) for budget in budgets)
         return None
+
+    def _is_too_soon(self, wish: Wish, now: float) -> bool:
+        """Its predecessor was evicted within the cool-down, under the same policy."""
+        before = self._scene.evicted.get(seat(wish.group.workload, wish.member.pod))
+        if before is None or before.policy != policy_mark(wish.group.policy.slots):
+            return False
+        return now < before.at + self._moves.cool_down.total_seconds()
 
     def _no_quota(self, wish: Wish) -> Blocked | None:
         """A release needs room for one pod more in every quota of the namespace."""

@@ -1,4 +1,4 @@
-"""What kubelets, pod GC and the controllers of Kubernetes do to the objects of a simulated cluster, one step at a time."""
+"""What kubelets, pod GC and the controllers of Kubernetes do to a simulated cluster, one step at a time."""
 
 from __future__ import annotations
 
@@ -28,23 +28,25 @@ def machines(cluster: Cluster) -> None:
     """Kubelets start and end pods; what is on no Node for long is buried, what is on an unreachable one is deleted."""
     nodes, now = cluster.nodes, cluster.now
     for pod in cluster.pods:
-        facts = cluster.facts[pod.uid]
         node = nodes.get(pod.node)
-        if not pod.node:
-            continue
-        if node is None:
-            if now - cluster.gone_at.get(pod.node, now) >= GC_SECONDS:
-                cluster.remove(pod)
-        elif not node.ready:
+        if node is not None and node.ready:
+            _kubelet(cluster, pod)
+        elif node is not None:
             if not pod.terminating and now - cluster.unready_at[node.name] >= UNREACHABLE_SECONDS:
                 cluster.put(replace(pod, terminating=True))
-        elif pod.terminating:
-            if now >= facts.dies_at:
-                cluster.remove(pod)
-        elif pod.phase == "Pending":
-            cluster.put(replace(pod, phase="Running", ready=now >= facts.ready_at, changed=now))
-        elif not pod.ready and pod.phase == "Running" and now >= facts.ready_at:
-            cluster.put(replace(pod, ready=True, changed=now))
+        elif pod.node and now - cluster.gone_at.get(pod.node, now) >= GC_SECONDS:
+            cluster.remove(pod)
+
+
+def _kubelet(cluster: Cluster, pod: Pod) -> None:
+    facts, now = cluster.facts[pod.uid], cluster.now
+    if pod.terminating:
+        if now >= facts.dies_at:
+            cluster.remove(pod)
+    elif pod.phase == "Pending":
+        cluster.put(replace(pod, phase="Running", ready=now >= facts.ready_at, changed=now))
+    elif not pod.ready and pod.phase == "Running" and now >= facts.ready_at:
+        cluster.put(replace(pod, ready=True, changed=now))
 
 
 def tables(cluster: Cluster) -> None:
@@ -108,15 +110,7 @@ def replica_set_controller(cluster: Cluster, replica_set: ReplicaSet) -> None:
             cluster.delete_pod(pod)
         cluster.remove(replica_set)
         return
-    owner = owner_of(replica_set)
-    for pod in cluster.pods:
-        if pod.namespace != replica_set.namespace:
-            continue
-        is_its = matches(replica_set.selector, pod.labels)
-        if pod.owner == owner and not is_its:
-            cluster.put(replace(pod, owner=None))
-        elif pod.owner is None and is_its and is_active(pod):
-            cluster.put(replace(pod, owner=owner))
+    _claim(cluster, replica_set)
     active = [pod for pod in cluster.owned(replica_set.uid) if is_active(pod)]
     missing = replica_set.replicas - len(active)
     for _ in range(missing):
@@ -126,6 +120,19 @@ def replica_set_controller(cluster: Cluster, replica_set: ReplicaSet) -> None:
         for pod in leaving_order(cluster, active)[:-missing]:
             cluster.delete_pod(pod)
     cluster.put(replace(replica_set, settled=True, observed=len(active)))
+
+
+def _claim(cluster: Cluster, replica_set: ReplicaSet) -> None:
+    """Lets go of pods that its selector does not match any more, and adopts those without an owner that it matches."""
+    owner = owner_of(replica_set)
+    for pod in cluster.pods:
+        if pod.namespace != replica_set.namespace:
+            continue
+        is_its = matches(replica_set.selector, pod.labels)
+        if pod.owner == owner and not is_its:
+            cluster.put(replace(pod, owner=None))
+        elif pod.owner is None and is_its and is_active(pod):
+            cluster.put(replace(pod, owner=owner))
 
 
 def _parent(replica_set: ReplicaSet) -> str:

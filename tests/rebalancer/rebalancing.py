@@ -25,7 +25,7 @@ from tests.rebalancer.simulation import Cluster, Feed, is_serving
 class Here(Pool):
     """A pool that does the work at once."""
 
-    def map(self, fn: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:  # type: ignore[override]
+    def map(self, fn: Callable[..., Any], *iterables: Iterable[Any], **_: Any) -> Iterator[Any]:
         return iter([fn(*each) for each in zip(*iterables, strict=True)])
 
 
@@ -80,8 +80,6 @@ class Rebalancer:
 
     def start(self) -> None:
         cluster = self.cluster
-        if self.deaths:
-            cluster.feeds.remove(self.feed)
         self.board = Board(cluster.configuration)
         self.feed = Feed(self.board.observe, lambda: self.lag_seconds * cluster.random.random())
         self.feed.relist(cluster.objects)
@@ -100,6 +98,7 @@ class Rebalancer:
     def kill(self) -> None:
         """And another one takes over."""
         self.deaths += 1
+        self.cluster.feeds.remove(self.feed)
         self.start()
 
     def act(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from placement import names
-from placement.decide import Decision, Preference, Revision, Surroundings, decide, pool_order
+from placement.decide import Decision, Revision, Surroundings, decide, pool_order
 from placement.model import (
     Class,
     HardSpread,
@@ -140,9 +140,8 @@ def _surroundings(cluster: Cluster, own_terms: tuple[NodeTerm, ...], needs: Need
     """As webhook/admission.py sees them."""
     configuration, outages, now = cluster.configuration, cluster.outages, cluster.now
     classes = configuration.classes
-    targets = [
-        node for node in cluster.nodes.values() if node.ready and not node.is_leaving(configuration.leaving_taints)
-    ]
+    leaving = configuration.leaving_taints
+    targets = [node for node in cluster.nodes.values() if node.ready and not node.is_leaving(leaving)]
     of = {node.name: classes.of_node(node.labels) or Class.ON_DEMAND for node in targets}
     pools = pool_order({node.pool for node in targets if of[node.name] is Class.SPOT})
     zones = {
@@ -242,7 +241,3 @@ def _score(pod: Pod, node: Node, occupancy: Occupancy, facts: Facts) -> float:
     crowd = hosts[node.name] / max(1, *hosts.values(), 1) + zones[node.pool.zone] / max(1, *zones.values(), 1)
     free = 1 - occupancy.used[node.name]["cpu"] / max(1, node.allocatable["cpu"])
     return 2 * preferred / most - crowd * (0.1 if facts.is_soft else 1.0) + free
-
-
-def preference_of(pod: Pod, cluster: Cluster) -> tuple[Preference, ...]:
-    return cluster.facts[pod.uid].preferred

@@ -1,4 +1,4 @@
-"""A small, honest cluster with a clock of its own: what the API server stores, who hears of it and when, what the rest does.
+"""A small, honest cluster with a clock of its own: what is stored, who hears of it and when, what the others do.
 
     cluster = Cluster()
     cluster.opt_in("shop")

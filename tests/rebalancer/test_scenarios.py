@@ -29,10 +29,9 @@ def shop(spot: int = 6, on_demand: int = 4, seed: int = 0, step_seconds: float =
 
 def settle(cluster: Cluster, rebalancer: Rebalancer, seconds: float = 900.0) -> float:
     """Until every mix is exact and the plan is empty; how long it took."""
-    took = cluster.run_until(
+    return cluster.run_until(
         lambda: all(rebalancer.is_exact(each) for each in cluster.workloads) and rebalancer.is_calm(), seconds
     )
-    return took
 
 
 def test_a_changed_ratio_costs_exactly_the_difference_in_moves_and_no_replica() -> None:

@@ -1,0 +1,220 @@
+"""What may happen to a cluster in a week, and what must hold whatever happens (design §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from placement import names
+from placement.model import Class, Namespace, Node, Quota, Rollout, Workload
+from placement.plan.group import released
+from tests.rebalancer.others import Drainer
+from tests.rebalancer.rebalancing import Rebalancer, mix_of
+from tests.rebalancer.simulation import TERMINATION, Cluster, Making
+
+LATE_SECONDS = 60 + 120  # beyond its time, a release is undone: by the sweep, tries that fail, and what lags
+RATIOS = ("0%", "30%", "50%", "70%", "90%", "100%")
+
+
+class Story:
+    """A small cluster with a workload of each kind, and the events that befall it."""
+
+    def __init__(self, seed: int = 0, lag_seconds: float = 0.0) -> None:
+        self.cluster = cluster = Cluster(seed)
+        cluster.opt_in("shop")
+        cluster.add_nodes(Class.SPOT, 4, "ab", ("m", "r"))
+        cluster.add_nodes(Class.ON_DEMAND, 4, "ab")
+        cluster.webhook_lag = lag_seconds / 2
+        cluster.others.append(Drainer(cluster))
+        self.web = cluster.deploy("web", 6)
+        self.api = cluster.deploy("api", 2, making=Making(start_seconds=4))
+        self.once = cluster.deploy("once", 2, rollout=Rollout(recreate=True))
+        self.db = cluster.deploy_stateful("db", 3)
+        self.log = cluster.deploy_stateful("log", 2, {names.SPOT_RATIO: "50%"}, ordered=True)
+        cluster.budget(self.api, min_available="100%")
+        self.gone: list[Node] = []
+        self.told: list[str] = []
+        self._excused: dict[str, float] = {}
+        cluster.run(30)
+        self.rebalancer = Rebalancer(cluster, lag_seconds)
+
+    @property
+    def workloads(self) -> list[Workload]:
+        return self.cluster.workloads
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> None:
+        """By the second at first; what is quiet for long is looked at more rarely."""
+        self.told.append(f"wait {seconds:.0f}")
+        left = seconds
+        while left > 0:
+            self.cluster.step_seconds = 1.0 if seconds - left < 180 else 10.0
+            self.cluster.step()
+            left -= self.cluster.step_seconds
+            self.check()
+        self.cluster.step_seconds = 1.0
+
+    def check(self) -> None:
+        assert self.rebalancer.violations == [], (self.rebalancer.violations, self.told)
+        self._check_released()
+
+    def _check_released(self) -> None:
+        nodes, leaving = self.cluster.nodes, self.cluster.configuration.leaving_taints
+        for pod in self.cluster.pods:
+            if names.RELEASED not in pod.annotations or pod.terminating:
+                continue
+            state, node = released(pod), nodes.get(pod.node)
+            assert state is not None
+            if node is None or node.is_leaving(leaving) or not node.ready:
+                self._excused[pod.uid] = self.cluster.now  # it stays until its node goes, or does not go after all
+            since = max(state.until, self._excused.get(pod.uid, 0.0))
+            assert self.cluster.now <= since + LATE_SECONDS, (f"{pod.name} stays released", self.told)
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def tell(self, text: str) -> None:
+        self.told.append(f"{self.cluster.now - 1_750_000_000:.0f}: {text}")
+
+    def scale(self, which: int, replicas: int) -> None:
+        workload = self._workload(which)
+        self.tell(f"scale {workload.name} to {replicas}")
+        self.cluster.change(workload, replicas=replicas)
+
+    def roll_out(self, which: int) -> None:
+        workload = self._workload(which)
+        self.tell(f"roll out {workload.name}")
+        self.cluster.roll_out(workload)
+
+    def ratio(self, which: int, ratio: str, floor: int) -> None:
+        workload = self._workload(which)
+        self.tell(f"ratio of {workload.name} {ratio}, floor {floor}")
+        self.cluster.annotate(workload, spot_ratio=ratio, min_on_demand=str(floor))
+
+    def lose(self, which: int, proof: bool) -> None:
+        node = self._node(which)
+        if node is not None:
+            self.tell(f"lose {node.name}, proof {proof}")
+            self.gone.append(replace(node, taints=tuple(t for t in node.taints if t != TERMINATION), ready=True))
+            self.cluster.lose(node.name, proof=proof)
+
+    def lose_all_spot(self) -> None:
+        self.tell("lose all spot")
+        for name, node in self.cluster.nodes.items():
+            if node.labels[names.CAPACITY] == "spot":
+                self.gone.append(replace(node, unschedulable=False, ready=True))
+                self.cluster.lose(name)
+
+    def come_back(self) -> None:
+        """The one that has been gone for longest registers anew, under its name."""
+        if self.gone:
+            node = self.gone.pop(0)
+            self.tell(f"{node.name} comes back")
+            taints = tuple(taint for taint in node.taints if taint != TERMINATION)
+            self.cluster.put(replace(node, taints=taints, unschedulable=False, created=self.cluster.now))
+            self.cluster.gone_at.pop(node.name, None)
+            for pod in self.cluster.pods:  # its kubelet was there all the time, or the machine is another one
+                if pod.node == node.name and not pod.ready:
+                    self.cluster.delete_pod(pod, 0)
+
+    def leave(self, which: int, notice: bool) -> None:
+        node = self._node(which)
+        if node is not None and TERMINATION not in node.taints:
+            self.tell(f"{node.name} leaves, by notice: {notice}")
+            self.cluster.cordon(node.name, *([TERMINATION] if notice else []))
+
+    def stay(self) -> None:
+        for name, node in self.cluster.nodes.items():
+            if node.unschedulable or TERMINATION in node.taints:
+                self.tell(f"{name} stays")
+                self.cluster.uncordon(name)
+
+    def webhook(self, is_up: bool) -> None:
+        self.tell(f"webhook up: {is_up}")
+        self.cluster.webhook_is_up = is_up
+
+    def crash(self, which: int, seconds: float) -> None:
+        pods = [pod for pod in self.cluster.pods if pod.ready and not pod.terminating]
+        if pods:
+            pod = pods[which % len(pods)]
+            self.tell(f"{pod.name} crashes")
+            self.cluster.crash(pod, seconds)
+
+    def quota(self, spare: int | None) -> None:
+        self.tell(f"quota with {spare} to spare")
+        used = self.cluster.used_quota("shop")["pods"]
+        self.cluster.put(Quota("shop", "pods", {"pods": 10_000 if spare is None else used + spare}))
+
+    def label(self, is_there: bool) -> None:
+        self.tell(f"label: {is_there}")
+        labels = {names.PLACEMENT: names.ENABLED} if is_there else {}
+        self.cluster.put(Namespace("shop", labels))
+
+    def kill(self) -> None:
+        self.tell("the rebalancer is killed")
+        self.rebalancer.kill()
+
+    def budget(self, which: int, amount: str) -> None:
+        workload = self._workload(which)
+        self.tell(f"budget of {workload.name}: {amount}")
+        self.cluster.budget(workload, max_unavailable=int(amount)) if amount.isdecimal() else self.cluster.budget(
+            workload, min_available=amount
+        )
+
+    def _workload(self, which: int) -> Workload:
+        return self.workloads[which % len(self.workloads)]
+
+    def _node(self, which: int) -> Node | None:
+        nodes = sorted(self.cluster.nodes.values(), key=lambda node: node.name)
+        return nodes[which % len(nodes)] if len(nodes) > 2 else None
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Nothing happens any more, and there is room: every mix becomes exact, and then nothing is left to do."""
+        self.tell("the end")
+        self.webhook(True)
+        self.label(True)
+        self.quota(None)
+        self.stay()
+        for workload in self.workloads:
+            self.cluster.budget(workload, max_unavailable=1)
+        while self.gone:
+            self.come_back()
+        self.cluster.add_nodes(Class.SPOT, 4, "ab", ("m", "r"))
+        self.cluster.add_nodes(Class.ON_DEMAND, 4, "ab")
+        self.wait(400)  # every few minutes the loop looks at all workloads anew
+        self._wait_until(self._is_done, 5 * 3600)
+        writes = len(self.rebalancer.writes)
+        self.wait(900)
+        assert self.writes(writes) == [], (self.writes(writes), self.told)
+
+    def writes(self, since: int = 0) -> list[str]:
+        return [
+            f"{write.at - 1_750_000_000:.0f}: {write.verb} {write.pod.name if write.pod else ''} {write.outcome}"
+            for write in self.rebalancer.writes[since:]
+        ]
+
+    def _is_done(self) -> bool:
+        plan = self.rebalancer.plan
+        is_calm = self.rebalancer.is_calm() and plan is not None and not plan.skipped
+        return is_calm and all(self.rebalancer.is_exact(each) for each in self.workloads)
+
+    def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
+        began = self.cluster.now
+        while not condition():
+            took = self.cluster.now - began
+            assert took < seconds, (self.state(), self.told)
+            self.cluster.step_seconds = 1.0 if took < 300 else 10.0
+            self.cluster.step()
+            self.check()
+        self.cluster.step_seconds = 1.0
+
+    def state(self) -> dict[str, object]:
+        found: dict[str, object] = {
+            each.name: (str(mix_of(self.cluster, each)), "wanted " + str(self.rebalancer.wanted(each)))
+            for each in self.workloads
+        }
+        found["skipped"] = [each.text for each in self.rebalancer.plan.skipped] if self.rebalancer.plan else None
+        found["actions"] = [each.raw() for each in self.rebalancer.plan.actions] if self.rebalancer.plan else None
+        return found
