@@ -41,7 +41,7 @@ from rebalancer.tell import Teller
 
 log = logging.getLogger(__name__)
 
-WRITERS = 8
+WRITERS = 16
 FOLLOWED: tuple[Resource[Any], ...] = (
     resources.NAMESPACES,
     resources.NODES,

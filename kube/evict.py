@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from cachetools import TTLCache
+
 from kube.client import STRATEGIC_PATCH, Client
 from kube.errors import (
     ApiError,
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 CALL_SECONDS = 4.0
 TWO_BUDGETS = "more than one PodDisruptionBudget"  # the API has no reason or cause for this, only the sentence
 FINISHED = ("Failed", "Succeeded")
+GONE_SECONDS = 1.0  # for so long nobody asks again whether a Node is gone; one that comes back takes longer to be ready
 
 
 class PodWriter:
@@ -43,6 +46,7 @@ class PodWriter:
         self._client = client
         self._faults = faults
         self._call_seconds = call_seconds
+        self._gone: TTLCache[str, bool] = TTLCache(10_000, GONE_SECONDS)
 
     def annotate(
         self,
@@ -82,7 +86,7 @@ class PodWriter:
     def fail_lost(self, key: Key, uid: str, why: str) -> Outcome:
         """Ends a pod whose Node is gone as pod GC would: Failed and marked as disrupted first, then deleted at once.
 
-        The Node is looked for before each of the two. Should it be there (again), the outcome is BUSY: whoever plans
+        The Node is looked for before each of the two, unless that was done a moment ago. Should it be there (again), the outcome is BUSY: whoever plans
         has to look anew.
         """
         try:
@@ -113,8 +117,9 @@ class PodWriter:
         return False
 
     def _is_lost(self, key: Key, node: str) -> bool:
-        """A pod without a node is not lost, it waits for one."""
-        if node and self.node_is_gone(node):
+        """A pod without a node is not lost, it waits for one. Pods of one node go together, so it is asked for once."""
+        if node and (node in self._gone or self.node_is_gone(node)):
+            self._gone.setdefault(node, True)
             return True
         log.warning("pod %s: not lost: %s", key, f"its node {node} is there" if node else "it has no node")
         return False

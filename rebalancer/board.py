@@ -239,7 +239,7 @@ class Board:
         return [self.assessments[uid] for uid in sorted(self._restless)]
 
     def left_over(self) -> Iterator[Action]:
-        """Released pods whose workload is gone or opted out: evicted, or put back where they were."""
+        """Released pods whose workload is gone, or opted out: deleted as it was, or put back."""
         for uid, pods in self._released_of.items():
             replica_set = self._sets.get(uid)
             owner = replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else ""
@@ -247,9 +247,10 @@ class Board:
                 continue
             for pod in pods.values():
                 state = released(pod)
-                if pod.terminating or (replica_set is None and not self._is_opted_in(pod.namespace)):
+                is_gone = owner not in self._workloads  # its ReplicaSet may be there for a moment longer
+                if pod.terminating or (is_gone and not self._is_opted_in(pod.namespace)):
                     continue
-                if replica_set is None or state is None:
+                if is_gone or state is None:
                     yield Action(How.FINISH, Why.OVER, None, pod, text="its workload is gone")
                 else:
                     labels = {names.POD_TEMPLATE_HASH: state.template_hash}

@@ -88,6 +88,8 @@ class Executor:
         match action.how:
             case How.ANNOTATE | How.RELEASE | How.UNDO:
                 return self._writer.annotate(key, uid, dict(action.annotations), dict(action.labels))
+            case How.FINISH if action.workload is None:  # deleted with its workload, had it not been released
+                return self._writer.delete(key, uid)
             case How.FINISH | How.EVICT | How.REPLACE:
                 return self._writer.evict(key, uid)
             case How.BURY:
