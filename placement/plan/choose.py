@@ -13,9 +13,9 @@ from placement.outage import Outage, Outages, Shape, reachable
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, shape_of
 from placement.plan.group import (
+    Evicted,
     Ground,
     Member,
-    Moved,
     Released,
     Site,
     former_slot,
@@ -49,7 +49,7 @@ class Scene:
     is_awaited: Callable[[Pod], float] = lambda _pod: float("-inf")  # when an autoscaler said that it is on it
     proofs: Mapping[tuple[Class, Shape], float] = field(default_factory=dict)  # when a move there last succeeded
     recent: int = 0  # moves begun within the last minute
-    evicted: Mapping[str, Moved] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
+    evicted: Mapping[str, Evicted] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
     is_paused: bool = False
 
     @property
@@ -302,9 +302,8 @@ class _Chooser:
     def _is_too_soon(self, wish: Wish, now: float) -> bool:
         """Its predecessor was evicted within the cool-down, under the same policy."""
         before = self._scene.evicted.get(seat(wish.group.workload, wish.member.pod))
-        if before is None or before.policy != policy_mark(wish.group.policy.slots):
-            return False
-        return now < before.at + self._moves.cool_down.total_seconds()
+        policy = policy_mark(wish.group.policy.slots)
+        return before is not None and before.is_too_soon(policy, self._moves.cool_down.total_seconds(), now)
 
     def _no_quota(self, wish: Wish) -> Blocked | None:
         """A release needs room for one pod more in every quota of the namespace."""

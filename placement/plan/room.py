@@ -34,7 +34,7 @@ class Room:
         return self._targets[of]
 
     def take(self, pod: Pod, of: Class, siblings: Sequence[Member] = (), pool: Pool | None = None) -> str | None:
-        """A node of the class (and pool) for the pod's replacement, promised to it from then on; None: none is proven."""
+        """A node of the class (and pool) for the pod's replacement, promised to it then; None: none is proven."""
         needs = pod.needs
         if needs.has_pod_affinity:
             return None

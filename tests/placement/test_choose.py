@@ -15,7 +15,7 @@ from placement.model import Budget, Kind, Node, Owner, Pod, Quota
 from placement.outage import Outage, Outages, Shape, ended, noted
 from placement.plan.actions import Blocked, How, Plan, Why
 from placement.plan.choose import Scene, plan
-from placement.plan.group import Group, Moved, Undone, policy_mark
+from placement.plan.group import Evicted, Group, Moved, Undone, policy_mark
 from placement.plan.lost import BY
 from placement.policy import Amount
 from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
@@ -214,10 +214,12 @@ def test_an_eviction_needs_more(fields: dict[str, Any], scene: dict[str, Any], b
 def test_an_eviction_that_did_not_help_is_not_repeated_soon() -> None:
     found = stateful()
     mark = policy_mark(found.policy.slots)
-    before = {f"d/{k}": Moved("on-demand", mark, NOW - 60) for k in range(8)}
+    before = {f"d/{k}": Evicted("on-demand", mark, NOW - 60) for k in range(8)}
     assert skipped(planned(found, evicted=before)) == {Blocked.COOL_DOWN: 5}
-    later = {f"d/{k}": Moved("on-demand", mark, NOW - 700) for k in range(8)}
+    later = {f"d/{k}": Evicted("on-demand", mark, NOW - 700) for k in range(8)}
     assert moves_of(planned(found, evicted=later)) == 1
+    again = {f"d/{k}": Evicted("on-demand", mark, NOW - 700, tries=1) for k in range(8)}
+    assert moves_of(planned(found, evicted=again)) == 0
 
 
 def test_the_last_on_on_demand_waits_for_another() -> None:
