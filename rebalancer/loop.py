@@ -19,7 +19,7 @@ from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan
 from placement.plan.assess import Assessment, shape_of
 from placement.plan.choose import Scene, plan
-from placement.plan.group import Moved, policy_mark, seat
+from placement.plan.group import Evicted, policy_mark, seat
 from rebalancer.board import Board
 from rebalancer.executor import Done, Executor
 
@@ -33,7 +33,7 @@ EXPECTED_SECONDS = 5.0
 BACK_OFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0)
 BLOCKED_SECONDS = 2.0  # until an action that was not possible is tried again; doubled each time
 LONGEST_BLOCKED_SECONDS = 60.0
-REMEMBERED_SECONDS = 86_400.0  # longer than any cool-down
+REMEMBERED_SECONDS = 2 * 86_400.0  # longer than any cool-down
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Loop:
         self._proofs: dict[tuple[Class, Shape], float] = {}
         self._expected: dict[str, tuple[Pod, float]] = {}  # by UID: as it was when we wrote, until when we wait
         self._tries: dict[str, tuple[int, float]] = {}  # by UID: failed tries in a row, when it may be tried again
-        self._evicted: dict[str, Moved] = {}  # by seat
+        self._evicted: dict[str, Evicted] = {}  # by seat
         self._swept = float("-inf")
 
     def run(self) -> None:
@@ -173,10 +173,12 @@ class Loop:
                 self._tries[uid] = (tries + 1, timer + wait)
         self._tidy(timer, now)
 
-    def _mark(self, action: Action, now: float) -> Moved:
+    def _mark(self, action: Action, now: float) -> Evicted:
         assert action.workload is not None
-        found = self._board.assessments[action.workload.uid]
-        return Moved(str(action.origin), policy_mark(found.group.policy.slots), now)
+        policy = policy_mark(self._board.assessments[action.workload.uid].group.policy.slots)
+        before = self._evicted.get(seat(action.workload, action.pod))
+        is_again = before is not None and (before.origin, before.policy) == (str(action.origin), policy)
+        return Evicted(str(action.origin), policy, now, before.tries + 1 if before is not None and is_again else 0)
 
     def _tidy(self, timer: float, now: float) -> None:
         """Forgets pods that nobody asks about any more."""

@@ -368,7 +368,8 @@ def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, C
     why = Why.BALANCE if group.availability.is_assumed else Why.EXPOSED
     strays = [member for member in found.members if _is_stray(member, pool, group, ground)]
     for member in strays[:too_many]:
-        yield member, why, Class.SPOT
+        if why is Why.EXPOSED or not _cannot_release(group, member):  # nobody is evicted for what is only advice
+            yield member, why, Class.SPOT
 
 
 def _is_in_place(member: Member, slots: Slots) -> bool:

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from placement import names
-from placement.model import Budget, Class, Pod, Quota
+from placement.decide import preferred_pool
+from placement.model import Budget, Class, Pod, Pool, Quota
 from placement.outage import Outage, Outages, Shape, reachable
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, shape_of
 from placement.plan.group import (
+    Evicted,
     Ground,
     Member,
-    Moved,
     Released,
     Site,
     former_slot,
@@ -31,6 +32,7 @@ SHORTEST_OUTAGE_SECONDS = 30.0  # one of ours is not ended sooner, whatever room
 AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
 REPLACE_SECONDS = 3.0  # a pod that is younger is not replaced again
 BREAKER_WORKLOADS = 5
+EVENING = (Why.EXPOSED, Why.BALANCE)  # moves from one pool to another
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Scene:
     is_awaited: Callable[[Pod], float] = lambda _pod: float("-inf")  # when an autoscaler said that it is on it
     proofs: Mapping[tuple[Class, Shape], float] = field(default_factory=dict)  # when a move there last succeeded
     recent: int = 0  # moves begun within the last minute
-    evicted: Mapping[str, Moved] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
+    evicted: Mapping[str, Evicted] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
     is_paused: bool = False
 
     @property
@@ -92,6 +94,7 @@ class _Chooser:
         self._skipped: Counter[tuple[str, Why, Blocked]] = Counter()
         for each in scene.assessments:
             self._count_under_way(each)
+            self._seat_waiting(each)
         failing = sum(any(_is_undone(member.pod, scene.now) for member in each.members) for each in scene.assessments)
         self._is_failing = failing >= BREAKER_WORKLOADS
 
@@ -127,6 +130,12 @@ class _Chooser:
                 to = each.group.policy.slots.class_of(slot) if slot is not None else Class.ON_DEMAND
                 self._probes[to, shape_of(pod)] += 1
                 self._per_node[pod.node] += 1
+
+    def _seat_waiting(self, each: Assessment) -> None:
+        """What pods that have no node yet will take is not there for others."""
+        for member in each.members:
+            if not member.pod.node and member.of is not None:
+                self._room.take(member.pod, member.of, each.members)
 
     # --- pods that cannot be scheduled -------------------------------------------------------------------------------
 
@@ -258,9 +267,11 @@ class _Chooser:
             return self._no_eviction(wish, siblings, budgets)
         if any(budget.healthy < budget.desired for budget in budgets):
             return Blocked.BUDGET  # not even with one more could the old pod go
-        if self._room.take(pod, wish.to, siblings) is None and self._probes[wish.to, shape_of(pod)]:
-            return Blocked.PROBING
-        return None
+        if self._room.take(pod, wish.to, siblings, self._pool_for(wish)) is not None:
+            return None
+        if wish.why in EVENING:
+            return Blocked.NO_PLACE  # it would come out where it was
+        return Blocked.PROBING if self._probes[wish.to, shape_of(pod)] else None
 
     def _no_eviction(self, wish: Wish, siblings: Sequence[Member], budgets: Sequence[Budget]) -> Blocked | None:
         """One at a time, while all others serve, and where as many as must are left on either class."""
@@ -276,17 +287,23 @@ class _Chooser:
             return Blocked.LAST_ON_DEMAND
         if any(budget.allowed - self._disrupted[str(budget.key)] < 1 for budget in budgets):
             return Blocked.BUDGET
-        if self._room.take(pod, wish.to, siblings) is None:
+        if self._room.take(pod, wish.to, siblings, self._pool_for(wish)) is None:
             return Blocked.NO_PLACE
         self._disrupted.update(str(budget.key) for budget in budgets)
         return None
 
+    def _pool_for(self, wish: Wish) -> Pool | None:
+        """The one that its replacement will prefer, where the move is for the sake of the pool."""
+        if wish.why not in EVENING or wish.member.slot is None:
+            return None
+        group = wish.group
+        return preferred_pool(wish.member.slot, group.policy.slots, group.workload, self._scene.ground.spot_pools)
+
     def _is_too_soon(self, wish: Wish, now: float) -> bool:
         """Its predecessor was evicted within the cool-down, under the same policy."""
         before = self._scene.evicted.get(seat(wish.group.workload, wish.member.pod))
-        if before is None or before.policy != policy_mark(wish.group.policy.slots):
-            return False
-        return now < before.at + self._moves.cool_down.total_seconds()
+        policy = policy_mark(wish.group.policy.slots)
+        return before is not None and before.is_too_soon(policy, self._moves.cool_down.total_seconds(), now)
 
     def _no_quota(self, wish: Wish) -> Blocked | None:
         """A release needs room for one pod more in every quota of the namespace."""

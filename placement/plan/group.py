@@ -15,6 +15,8 @@ from placement.model import Class, Kind, Node, NodeRequirement, NodeTerm, Pod, P
 from placement.policy import Policy
 from placement.slots import Slots
 
+LONGEST_COOL_DOWN = 86_400.0
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -194,6 +196,20 @@ def moved(pod: Pod) -> Moved | None:
     policy, _, at = rest.partition("/")
     when = parse_moment(at)
     return Moved(origin, policy, when) if when is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """A pod that was evicted for want of a release: from where, under which policy, when, how often in a row."""
+
+    origin: str
+    policy: str
+    at: float
+    tries: int = 0
+
+    def is_too_soon(self, policy: str, cool_down_seconds: float, now: float) -> bool:
+        """Its successor is left where it came out; each time that it did not help for twice as long, a day at most."""
+        return self.policy == policy and now < self.at + min(LONGEST_COOL_DOWN, cool_down_seconds * 2**self.tries)
 
 
 def seat(workload: Workload, pod: Pod) -> str:

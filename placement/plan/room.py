@@ -12,7 +12,7 @@ from heapq import heapify, heapreplace
 
 from placement import names
 from placement.classes import Classes
-from placement.model import NO_AMOUNTS, Class, NodeTerm, Pod
+from placement.model import NO_AMOUNTS, Class, NodeTerm, Pod, Pool
 from placement.plan.group import Ground, Member, Site, own_terms
 
 REPELLING = ("NoSchedule", "NoExecute")
@@ -33,8 +33,8 @@ class Room:
     def targets(self, of: Class) -> Sequence[Site]:
         return self._targets[of]
 
-    def take(self, pod: Pod, of: Class, siblings: Sequence[Member] = ()) -> str | None:
-        """A node of the class for the pod's replacement, which is then promised to it; None where none is proven."""
+    def take(self, pod: Pod, of: Class, siblings: Sequence[Member] = (), pool: Pool | None = None) -> str | None:
+        """A node of the class (and pool) for the pod's replacement, promised to it then; None: none is proven."""
         needs = pod.needs
         if needs.has_pod_affinity:
             return None
@@ -42,6 +42,8 @@ class Room:
         old = self._ground.sites.get(pod.node)
         best, most = None, -1
         for site in self._targets[of]:
+            if pool is not None and site.pool != pool:
+                continue
             if needs.has_claims and old is not None and site.pool.zone != old.pool.zone:
                 continue
             free = self.free(site)

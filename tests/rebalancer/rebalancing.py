@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placement import names
-from placement.model import NOTHING, Class, Key, Pod, ReplicaSet, Workload
+from placement.model import NOTHING, Class, Key, Node, Pod, ReplicaSet, Workload
 from placement.outage import Outage, ended, noted
 from placement.outcome import Outcome
 from placement.plan.actions import How, Plan
@@ -166,6 +166,8 @@ class Rebalancer:
             return with_fault(Outcome.GONE)
         if pod.node in self.cluster.nodes:
             return with_fault(Outcome.BUSY)
+        if pod.node in self.cluster.unproven:
+            self._violated(f"{pod.name} is buried without proof")
         self.cluster.delete_pod(pod, 0)
         return with_fault(Outcome.DONE)
 
@@ -221,7 +223,7 @@ class Rebalancer:
             self._violated(f"{pod.name} is evicted twice")
         picture = self._picture()
         seen = picture.get(pod.key)
-        if seen is None or not is_serving(seen, self.cluster.nodes):
+        if seen is None or not is_serving(seen, self._seen_nodes()):
             return
         workload = self._workload_of(pod)
         if workload is None:
@@ -237,7 +239,7 @@ class Rebalancer:
         owner = self._former_set(pod)
         if owner is None or not owner.replicas:
             return
-        nodes = self.cluster.nodes
+        nodes = self._seen_nodes()
         own = [each for each in picture.values() if each.owner is not None and each.owner.uid == owner.uid]
         ready = [each for each in own if each.is_live and is_serving(each, nodes)]
         since = self._released_at[pod.uid]
@@ -248,7 +250,7 @@ class Rebalancer:
 
     def _check_proof(self, pod: Pod, workload: Workload, picture: dict[Key, Pod]) -> None:
         """All its siblings serve, and a node of the other class has room for it."""
-        nodes, of = self.cluster.nodes, self.cluster.class_of(pod)
+        nodes, of = self._seen_nodes(), self.cluster.class_of(pod)
         siblings = [each for each in picture.values() if each.owner is not None and each.owner == pod.owner]
         if not all(is_serving(each, nodes) for each in siblings) or len(siblings) < workload.replicas:
             self._violated(f"{pod.name} is evicted while a sibling does not serve")
@@ -266,12 +268,15 @@ class Rebalancer:
             self._violated(f"{pod.name} is evicted without a place for its replacement")
 
     def _check_floor(self, pod: Pod, workload: Workload, picture: dict[Key, Pod]) -> None:
-        if self.cluster.class_of(pod) is not Class.ON_DEMAND or self.cluster.nodes[pod.node].unschedulable:
+        node = self._seen_nodes()[pod.node]
+        if self.cluster.class_of(pod) is not Class.ON_DEMAND or node.is_leaving(
+            self.cluster.configuration.leaving_taints
+        ):
             return
         owner = self._former_set(pod)
         replicas = owner.replicas if owner is not None else workload.replicas
         slots = self._policy(workload).slots
-        nodes = self.cluster.nodes
+        nodes = self._seen_nodes()
         left = [
             each
             for each in picture.values()
@@ -280,6 +285,9 @@ class Rebalancer:
         serving = sum(is_serving(each, nodes) and self.cluster.class_of(each) is Class.ON_DEMAND for each in left)
         if serving < min(slots.floor, slots.mix(replicas).on_demand):
             self._violated(f"{pod.name}: {workload.name} falls below its on-demand floor")
+
+    def _seen_nodes(self) -> dict[str, Node]:
+        return {node.name: node for node in self.feed.stores["nodes"].values()}
 
     def _picture(self) -> dict[Key, Pod]:
         return {pod.key: pod for pod in self.feed.stores["pods"].values()}

@@ -151,6 +151,7 @@ class Cluster:
         self.webhook = Feed(self._webhook_hears, lambda: self.webhook_lag * self.random.random())
         self.feeds.append(self.webhook)
         self.gone_at: dict[str, float] = {}
+        self.unproven: set[str] = set()  # nodes that were deleted while their machines may be there
         self.unready_at: dict[str, float] = {}
         self.actors: list[Callable[[], None]] = []  # programs: rebalancers
         self.others: list[Callable[[], None]] = []  # autoscaler, drainer
@@ -351,7 +352,12 @@ class Cluster:
         self.delete_node(name)
 
     def delete_node(self, name: str) -> None:
-        self.remove(self.nodes[name])
+        node = self.nodes[name]
+        if node.ready and not node.is_leaving(self.configuration.leaving_taints):
+            self.unproven.add(name)
+        else:
+            self.unproven.discard(name)
+        self.remove(node)
         self.unready_at.pop(name, None)
         self.gone_at[name] = self.now
 

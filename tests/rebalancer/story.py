@@ -184,7 +184,7 @@ class Story:
         self.cluster.add_nodes(Class.SPOT, 4, "ab", ("m", "r"))
         self.cluster.add_nodes(Class.ON_DEMAND, 4, "ab")
         self.wait(400)  # every few minutes the loop looks at all workloads anew
-        self._wait_until(self._is_done, 5 * 3600)
+        self._wait_until(self._is_done, 5 * 3600, lasting=90)
         writes = len(self.rebalancer.writes)
         self.wait(900)
         assert self.writes(writes) == [], (self.writes(writes), self.told)
@@ -200,14 +200,17 @@ class Story:
         is_calm = self.rebalancer.is_calm() and plan is not None and not plan.skipped
         return is_calm and all(self.rebalancer.is_exact(each) for each in self.workloads)
 
-    def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
-        began = self.cluster.now
-        while not condition():
+    def _wait_until(self, condition: Callable[[], bool], seconds: float, lasting: float) -> None:
+        """Until it has held for so long."""
+        began = since = self.cluster.now
+        while self.cluster.now - since < lasting:
             took = self.cluster.now - began
             assert took < seconds, (self.state(), self.told)
-            self.cluster.step_seconds = 1.0 if took < 300 else 10.0
+            self.cluster.step_seconds = 1.0 if took < 300 else 5.0
             self.cluster.step()
             self.check()
+            if not condition():
+                since = self.cluster.now
         self.cluster.step_seconds = 1.0
 
     def state(self) -> dict[str, object]:

@@ -8,12 +8,12 @@ from itertools import count
 import pytest
 
 from placement import names
-from placement.model import Class, Quota, Workload
+from placement.model import Class, Namespace, Needs, NodeTaint, Quota, Toleration, Workload
 from placement.plan.actions import Blocked
 from placement.slots import Mix
 from tests.rebalancer.others import Autoscaler, Drainer
 from tests.rebalancer.rebalancing import Fault, Rebalancer, Watcher, mix_of
-from tests.rebalancer.simulation import TERMINATION, Cluster
+from tests.rebalancer.simulation import TERMINATION, Cluster, Making
 
 SPOT, ON_DEMAND = Class.SPOT, Class.ON_DEMAND
 
@@ -416,3 +416,44 @@ def test_a_crash_at_any_write_changes_nothing_in_the_end(after: bool) -> None:
         if not rebalancer.deaths:
             break
     assert at > 10
+
+
+def test_a_pool_without_room_draws_nobody() -> None:
+    """All spot pods are in one pool and the other is full: told, and not tried over and over."""
+    cluster = Cluster()
+    cluster.opt_in("shop")
+    cluster.put(Namespace("others"))
+    cluster.add_node(SPOT, "a", cpu=16_000)
+    full = cluster.add_node(SPOT, "b", cpu=2_000)
+    cluster.add_nodes(ON_DEMAND, 2)
+    cluster.cordon(full.name)
+    web = cluster.deploy("web", 10)
+    cluster.budget(web, min_available=7)
+    cluster.run(60)
+    cluster.uncordon(full.name)
+    needs = Needs(
+        requests={"cpu": 2_000}, node_selector={names.ZONE: "b"}, tolerations=(Toleration(operator="Exists"),)
+    )
+    cluster.deploy("filler", 1, namespace="others", making=Making(needs))
+    cluster.run(20)
+    rebalancer = Rebalancer(cluster)
+    cluster.run(3600)
+    assert rebalancer.count("release") == 0
+    assert rebalancer.skipped == {str(Blocked.NO_PLACE)}
+
+
+def test_an_ordered_stateful_set_that_cannot_stay_on_spot_is_not_evicted_over_and_over() -> None:
+    """Its spot ordinals are soft. The scheduler, for reasons of its own, puts them elsewhere each time."""
+    cluster = shop(spot=2, on_demand=2)
+    db = cluster.deploy_stateful("db", 3, ordered=True)
+    for node in list(cluster.nodes.values()):  # a taint that Spotweave does not count as repelling
+        if node.labels[names.CAPACITY] == "spot":
+            cluster.put(replace(node, taints=(*node.taints, NodeTaint("scarce", "", "PreferNoSchedule"))))
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    cluster.run(120)
+    watcher.begin()
+    cluster.run(1800)
+    assert mix_of(cluster, db) == Mix(0, 3)
+    assert rebalancer.count("evict") <= 2 * 3
+    assert watcher.low["db"] >= 2
+    assert rebalancer.violations == []

@@ -1,0 +1,246 @@
+"""What is done now, and what is left and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placement import names
+from placement.availability import Source
+from placement.configuration import Configuration
+from placement.model import Budget, Kind, Node, Owner, Pod, Quota
+from placement.outage import Outage, Outages, Shape, ended, noted
+from placement.plan.actions import Blocked, How, Plan, Why
+from placement.plan.choose import Scene, plan
+from placement.plan.group import Evicted, Group, Moved, Undone, policy_mark
+from placement.plan.lost import BY
+from placement.policy import Amount
+from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+
+NODES = (node("o", ON_DEMAND, cpu=64_000), node("s", SPOT, cpu=64_000))
+SHAPE = Shape(1000, 1024)
+
+
+def ten(**fields: Any) -> Group:
+    """Ten at 70 %, all on on-demand: seven are to go to spot."""
+    return group([pod(f"p{slot}", slot, "o", **fields.pop("pod", {})) for slot in range(10)], **fields)
+
+
+def planned(*groups: Group, nodes: tuple[Node, ...] = NODES, moves: dict[str, Any] | None = None, **scene: Any) -> Plan:
+    base = Configuration()
+    on = replace(ground(*nodes), configuration=replace(base, moves=replace(base.moves, **(moves or {}))))
+    return plan(Scene([assessed(each, on) for each in groups], on, lambda _name: {}, NOW, **scene))
+
+
+def moves_of(made: Plan) -> int:
+    return sum(action.how in (How.RELEASE, How.EVICT) for action in made.actions)
+
+
+def skipped(made: Plan) -> dict[Blocked, int]:
+    return {each.blocked: each.pods for each in made.skipped}
+
+
+def test_a_quarter_of_a_workload_at_a_time() -> None:
+    made = planned(ten())
+    assert moves_of(made) == 3
+    assert skipped(made) == {Blocked.PER_WORKLOAD: 4}
+    assert all(action.to is SPOT and action.why is Why.RATIO for action in made.actions)
+
+
+@pytest.mark.parametrize(
+    ("moves", "blocked"),
+    [
+        ({"per_node": 2}, Blocked.PER_NODE),
+        ({"per_namespace": 2}, Blocked.PER_NAMESPACE),
+        ({"at_once": 2}, Blocked.IN_ALL),
+        ({"per_minute": 2}, Blocked.PER_MINUTE),
+        ({"per_workload": Amount(2)}, Blocked.PER_WORKLOAD),
+    ],
+    ids=lambda value: str(value),
+)
+def test_every_limit_limits(moves: dict[str, Any], blocked: Blocked) -> None:
+    made = planned(ten(), moves={"per_workload": Amount(10), **moves})
+    assert moves_of(made) == 2
+    assert skipped(made) == {blocked: 5}
+
+
+def test_moves_of_the_last_minute_and_moves_under_way_count() -> None:
+    assert moves_of(planned(ten(), recent=299)) == 1
+    let_go = pod("old", 9, "o", owner="rs", annotations={names.RELEASED: "2030-01-01T00:00:00Z/h"})
+    under_way = group([*ten().cohorts[0].pods[:9], pod("new", 9, "o"), let_go], replicas=10)
+    assert moves_of(planned(under_way)) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "blocked"),
+    [
+        ({"created": NOW - 10}, Blocked.YOUNG),
+        ({"annotations": {names.SAFE_TO_EVICT: "false"}}, Blocked.KEPT),
+        ({"annotations": {names.DO_NOT_DISRUPT: "true"}}, Blocked.KEPT),
+        ({"annotations": {names.UNDONE: Undone(1, NOW + 60).text()}}, Blocked.BREAKER),
+        ({"needs": replace(NEEDS, has_local_storage=True)}, Blocked.LOCAL_STORAGE),
+        ({"needs": replace(NEEDS, node_selector={names.CAPACITY: "on-demand"})}, Blocked.OWN_TERMS),
+        ({"annotations": {names.MOVED: Moved("spot", "7of10min1", NOW - 60).text()}}, Blocked.COOL_DOWN),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Blocked) else "",
+)
+def test_what_stops_the_move_of_one_pod(fields: dict[str, Any], blocked: Blocked) -> None:
+    made = planned(group([pod(f"p{slot}", slot, "o", **fields) for slot in range(10)]))
+    assert moves_of(made) == 0
+    assert skipped(made) == {blocked: 7}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [Moved("on-demand", "7of10min1", NOW - 60), Moved("spot", "3of10min1", NOW - 60), Moved("spot", "7of10min1", 0)],
+    ids=["from elsewhere", "under another policy", "long ago"],
+)
+def test_the_cool_down_is_for_the_way_back_alone(before: Moved) -> None:
+    pods = [pod(f"p{slot}", slot, "o", annotations={names.MOVED: before.text()}) for slot in range(10)]
+    assert moves_of(planned(group(pods))) == 3
+
+
+def test_a_class_that_is_out_is_no_target() -> None:
+    out = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 5)
+    made = planned(ten(), outages=out)
+    assert moves_of(made) == 0
+    assert skipped(made) == {Blocked.OUTAGE: 7}
+
+
+def test_after_an_outage_one_goes_first() -> None:
+    """The others follow when it has got there."""
+    over = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 100)
+    over = ended(over, over.noted, NOW - 10)
+    made = planned(ten(), outages=over)
+    assert moves_of(made) == 1
+    assert skipped(made)[Blocked.PROBING] == 6
+    assert moves_of(planned(ten(), outages=over, proofs={(SPOT, SHAPE): NOW - 5})) == 3
+
+
+def test_where_no_place_is_in_sight_one_goes_to_see() -> None:
+    """Its pending replacement makes an autoscaler bring nodes."""
+    made = planned(ten(), nodes=NODES[:1])
+    assert moves_of(made) == 1
+    assert skipped(made) == {Blocked.PROBING: 6}
+
+
+def test_nobody_goes_where_others_wait() -> None:
+    term = ground().configuration.classes.terms(SPOT)
+    stuck = pod("stuck", 2, unschedulable="no room", required_terms=term, created=NOW - 20, changed=NOW - 20)
+    other = group([pod("x", 0, "o"), pod("y", 1, "s"), stuck])
+    made = planned(ten(), replace(other, workload=replace(other.workload, uid="other", name="other")))
+    assert moves_of(made) == 0
+    assert skipped(made) == {Blocked.CROWDED: 7, Blocked.WAITING: 1}
+
+
+@pytest.mark.parametrize(
+    ("quota", "moves"),
+    [
+        (Quota("shop", "q", {"pods": 10}, {"pods": 10}), 0),
+        (Quota("shop", "q", {"pods": 12}, {"pods": 10}), 2),
+        (Quota("shop", "q", {"requests.cpu": 11_500}, {"requests.cpu": 10_000}), 1),
+        (Quota("shop", "q", {"services": 1}, {"services": 1}), 3),
+    ],
+    ids=["none left", "two pods left", "cpu for one left", "of something else"],
+)
+def test_a_release_needs_quota_for_one_more(quota: Quota, moves: int) -> None:
+    made = planned(replace(ten(), quotas=(quota,)))
+    assert moves_of(made) == moves
+    assert (Blocked.QUOTA in skipped(made)) == (moves < 3)
+
+
+def budget(name: str = "b", **fields: int) -> Budget:
+    return Budget("shop", name, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("budgets", "moves"),
+    [
+        ((budget(allowed=0, healthy=10, desired=10),), 3),
+        ((budget(allowed=0, healthy=9, desired=10),), 0),
+        ((budget(allowed=9, healthy=10, desired=1), budget("c", allowed=9, healthy=10, desired=1)), 0),
+    ],
+    ids=[
+        "that allows nothing now",
+        "that would allow nothing then either",
+        "two of them, which nobody can evict under",
+    ],
+)
+def test_a_release_needs_a_budget_that_lets_the_old_pod_go_afterwards(budgets: tuple[Budget, ...], moves: int) -> None:
+    made = planned(ten(), budgets=lambda _pod: budgets)
+    assert moves_of(made) == moves
+    assert (Blocked.BUDGET in skipped(made)) == (moves == 0)
+
+
+def stateful(**fields: Any) -> Group:
+    """db-0 … db-7 at 70 %, all on on-demand: five are to go to spot, by eviction."""
+    pods = [
+        pod(f"db-{k}", k, "o", owner="d", **({"ready": False} if k in fields.get("down", ()) else {})) for k in range(8)
+    ]
+    fields.pop("down", None)
+    made = group([own(each) for each in pods], kind=Kind.STATEFUL_SET, **fields)
+    return replace(made, cohorts=(replace(made.cohorts[0], uid="d"),))
+
+
+def own(each: Pod) -> Pod:
+    return replace(each, owner=Owner("StatefulSet", "web", "d"))
+
+
+def test_what_cannot_be_released_is_evicted_one_at_a_time() -> None:
+    made = planned(stateful())
+    assert Counter(action.how for action in made.actions) == {How.EVICT: 1}
+    assert made.actions[0].pod.name == "db-7"
+
+
+@pytest.mark.parametrize(
+    ("fields", "scene", "blocked"),
+    [
+        ({"down": (3,)}, {}, Blocked.UNSETTLED),
+        ({"needed": 8, "source": Source.DECLARED}, {}, Blocked.MINIMUM),
+        ({"annotations": {names.SPOT_RATIO: "70%", names.MIN_ON_DEMAND: "2"}}, {"nodes": NODES[:1]}, Blocked.NO_PLACE),
+        ({}, {"budgets": lambda _pod: (budget(allowed=0, healthy=8, desired=8),)}, Blocked.BUDGET),
+    ],
+    ids=["while one does not serve", "as many must serve", "without a place", "against its budget"],
+)
+def test_an_eviction_needs_more(fields: dict[str, Any], scene: dict[str, Any], blocked: Blocked) -> None:
+    made = planned(stateful(**fields), **scene)
+    assert moves_of(made) == 0
+    assert blocked in skipped(made)
+
+
+def test_an_eviction_that_did_not_help_is_not_repeated_soon() -> None:
+    found = stateful()
+    mark = policy_mark(found.policy.slots)
+    before = {f"d/{k}": Evicted("on-demand", mark, NOW - 60) for k in range(8)}
+    assert skipped(planned(found, evicted=before)) == {Blocked.COOL_DOWN: 5}
+    later = {f"d/{k}": Evicted("on-demand", mark, NOW - 700) for k in range(8)}
+    assert moves_of(planned(found, evicted=later)) == 1
+    again = {f"d/{k}": Evicted("on-demand", mark, NOW - 700, tries=1) for k in range(8)}
+    assert moves_of(planned(found, evicted=again)) == 0
+
+
+def test_the_last_on_on_demand_waits_for_another() -> None:
+    """db-0 is on spot, db-1 on on-demand, the floor is 1: db-0 goes first."""
+    pods = [own(pod("db-0", 0, "s", owner="d")), own(pod("db-1", 1, "o", owner="d"))]
+    found = group(pods, kind=Kind.STATEFUL_SET, annotations={names.SPOT_RATIO: "50%"})
+    made = planned(replace(found, cohorts=(replace(found.cohorts[0], uid="d"),)))
+    assert [action.pod.name for action in made.actions] == ["db-0"]
+    assert Blocked.LAST_ON_DEMAND in skipped(made)
+
+
+def test_a_pause_stops_all() -> None:
+    made = planned(ten(), is_paused=True)
+    assert made.actions == ()
+    assert skipped(made) == {Blocked.PAUSED: 7}
+
+
+def test_pods_on_a_leaving_node_go_at_once_beyond_all_limits() -> None:
+    """And where spot has no room for them, the outage is noted before."""
+    leaving = node("s", SPOT, unschedulable=True)
+    pods = [pod(f"p{slot}", slot, "o" if slot in (0, 3, 6) else "s") for slot in range(10)]
+    made = planned(group(pods), nodes=(NODES[0], leaving), moves={"at_once": 1})
+    assert moves_of(made) == 7
+    assert [(each.of, each.shape) for each in made.outages] == [(SPOT, SHAPE)]

@@ -1,0 +1,84 @@
+"""Nodes that are gone: what proves it, whom to bury first, and when it is an outage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement import names
+from placement.availability import Source
+from placement.model import Kind, Node
+from placement.outage import Outage, Outages, Shape, noted
+from placement.plan.lost import BY, Gone, burials, outages_of_loss, proof_of, replaced_on
+from placement.plan.room import Room
+from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+
+
+@pytest.mark.parametrize(
+    ("last_seen", "is_leaving", "said", "is_proven"),
+    [
+        (node("n"), False, False, False),
+        (node("n"), False, True, True),
+        (node("n", ready=False), False, False, True),
+        (node("n", deleting=True), False, False, True),
+        (node("n"), True, False, True),
+    ],
+    ids=["deleted while ready", "the cloud said so", "not ready", "held by a finalizer", "leaving"],
+)
+def test_what_proves_that_a_machine_is_gone(last_seen: Node, is_leaving: bool, said: bool, is_proven: bool) -> None:
+    assert bool(proof_of(last_seen, is_leaving, said)) is is_proven
+
+
+GONE = {"gone": Gone(node("gone", SPOT), SPOT, "proof")}
+HERE = ground(node("here"))
+
+
+def buried(**fields: object) -> list[str]:
+    pods = [pod("p", 1, "gone"), pod("q", 0, "here")]
+    found = assessed(group(pods, **fields), HERE)  # type: ignore[arg-type]
+    return [action.pod.name for action in burials([found], GONE)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "names_of"),
+    [
+        ({}, ["p"]),
+        ({"annotations": {names.REPLACE_LOST_PODS: "kubernetes"}}, []),
+        ({"annotations": {names.REBALANCE: "plan-only"}}, []),
+        ({"kind": Kind.STATEFUL_SET}, []),
+        ({"kind": Kind.STATEFUL_SET, "annotations": {names.REPLACE_LOST_PODS: "fast"}}, ["p"]),
+    ],
+    ids=["a Deployment", "left to Kubernetes", "plan-only", "a StatefulSet", "a StatefulSet that asks for it"],
+)
+def test_who_is_buried(fields: dict[str, object], names_of: list[str]) -> None:
+    assert buried(**fields) == names_of
+
+
+def test_without_proof_or_with_volumes_nobody_is() -> None:
+    found = assessed(group([pod("p", 1, "gone"), pod("v", 2, "gone", needs=replace(NEEDS, has_claims=True))]), HERE)
+    assert burials([found], {"gone": Gone(node("gone", SPOT), SPOT)}) == []
+    assert [action.pod.name for action in burials([found], GONE)] == ["p"]
+
+
+def test_the_neediest_come_first_in_turn() -> None:
+    """One workload lacks two, another one: each pod that is buried brings its workload one nearer."""
+    needy = group([pod(f"n{k}", k, "gone") for k in range(3)], needed=2, source=Source.DECLARED)
+    other = group([pod(f"o{k}", k, "gone") for k in range(2)], needed=1, source=Source.DECLARED)
+    order = [action.pod.name for action in burials([assessed(other, HERE), assessed(needy, HERE)], GONE)]
+    assert order == ["n0", "o0", "n1", "o1", "n2"]
+
+
+def test_a_loss_that_does_not_fit_is_an_outage_and_noted_once() -> None:
+    pods = [pod(f"p{k}", k, "gone") for k in range(3)]
+    lost = list(replaced_on(burials([assessed(group(pods), HERE)], GONE), ()))
+    zones = {SPOT: frozenset("a"), ON_DEMAND: frozenset("a")}
+
+    def outages(known: Outages, cpu: int) -> list[Outage]:
+        left = Room(ground(node("s", SPOT, cpu=cpu)), lambda _name: {})
+        return list(outages_of_loss(lost, left, known, zones, NOW))
+
+    expected = Outage(SPOT, 0.0, shape=Shape(1000, 1024), by=BY)
+    assert outages(Outages(), cpu=3000) == []
+    assert outages(Outages(), cpu=2000) == [expected]
+    assert outages(noted(Outages(), expected, NOW - 1), cpu=2000) == []
