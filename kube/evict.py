@@ -42,11 +42,17 @@ GONE_SECONDS = 1.0  # for so long nobody asks again whether a Node is gone; one 
 class PodWriter:
     """Writes to pods. Who calls asks beforehand whether we lead. Safe to use from many threads."""
 
-    def __init__(self, client: Client, faults: Faults = NO_FAULTS, call_seconds: float = CALL_SECONDS) -> None:
+    def __init__(
+        self,
+        client: Client,
+        faults: Faults = NO_FAULTS,
+        call_seconds: float = CALL_SECONDS,
+        gone_seconds: float = GONE_SECONDS,
+    ) -> None:
         self._client = client
         self._faults = faults
         self._call_seconds = call_seconds
-        self._gone: TTLCache[str, bool] = TTLCache(10_000, GONE_SECONDS)
+        self._gone: TTLCache[str, bool] = TTLCache(10_000, gone_seconds)
 
     def annotate(
         self,
@@ -86,8 +92,8 @@ class PodWriter:
     def fail_lost(self, key: Key, uid: str, why: str) -> Outcome:
         """Ends a pod whose Node is gone as pod GC would: Failed and marked as disrupted first, then deleted at once.
 
-        The Node is looked for before each of the two, unless that was done a moment ago. Should it be there (again), the outcome is BUSY: whoever plans
-        has to look anew.
+        The Node is looked for before each of the two, unless that was done a moment ago. Should it be there (again),
+        the outcome is BUSY: whoever plans has to look anew.
         """
         try:
             raw = self._client.get_json(_path(key), timeout_seconds=self._call_seconds)

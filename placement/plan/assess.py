@@ -435,7 +435,11 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
     if now - pod.created < limits.min_age.total_seconds():
         return Blocked.YOUNG
     before = moved(pod)  # how soon after an outage a pod returns is the outages' matter
-    if before is not None and why is not Why.RETURN and _is_too_soon(before, found.group, to, limits.cool_down.total_seconds(), now):
+    if (
+        before is not None
+        and why is not Why.RETURN
+        and _is_too_soon(before, found.group, to, limits.cool_down.total_seconds(), now)
+    ):
         return Blocked.COOL_DOWN
     return None
 

@@ -24,7 +24,7 @@ Act = Callable[[PodWriter], Outcome]
 
 @pytest.fixture
 def writer(client: Client) -> PodWriter:
-    return PodWriter(client)
+    return PodWriter(client, gone_seconds=0)
 
 
 def refused(code: int, reason: str, message: str = "", **details: Any) -> Answer:
@@ -216,5 +216,5 @@ def test_a_death_can_be_had_at_each_write(script: Script, client: Client, fault:
     """Reads are not counted."""
     script.answer(pod(), NO_NODE, b"{}", NO_NODE, b"{}")
     with pytest.raises(Died):
-        PodWriter(client, Faults(parse_fault(fault), die)).fail_lost(KEY, "u1", "why")
+        PodWriter(client, Faults(parse_fault(fault), die), gone_seconds=0).fail_lost(KEY, "u1", "why")
     assert len(spoken(script)) == requests
