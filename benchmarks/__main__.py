@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import spread
+from benchmarks import scale, spread
 from benchmarks.admission import compare
 
-BENCHMARKS = {"admission": compare.main, "spread": spread.main}
+BENCHMARKS = {"admission": compare.main, "scale": scale.main, "spread": spread.main}
 
 
 def main(names: list[str]) -> int:
