@@ -56,23 +56,23 @@ _kept: Kept[tuple[bytes, Marks], Needs] = Kept()
 
 def needs_of(spec: PodSpecInFull) -> Needs:
     """One for all pods that need the same, of whatever workload."""
-    return _kept.get(_key(spec), lambda: _needs(spec))
+    key = _key(spec)
+    return _kept.get(key) or _kept.recall(key, lambda: _needs(spec))
 
 
-def parts_of(spec: PodSpecInFull) -> list[Raw]:
-    """What of a spec tells two pods' needs apart, as far as it is told by bytes. `marks_of` tells the rest."""
-    parts = [
+def add_parts(parts: list[Raw | bytes], spec: PodSpecInFull) -> None:
+    """What of a spec tells two pods' needs apart, as far as it is told by bytes; `marks_of` tells the rest."""
+    parts += (
         spec.tolerations,
         spec.node_selector,
         spec.overhead,
         spec.resources,
         spec.topology_spread_constraints,
-    ]
+    )
     for container in spec.containers or ():
         parts += (container.resources, container.ports)
     for container in spec.init_containers or ():
         parts += (container.resources, container.ports)
-    return parts
 
 
 def marks_of(spec: PodSpecInFull) -> Marks:

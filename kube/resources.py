@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kube import decode, wire
+from kube import build, wire
 from kube.client import Client
 from kube.decode import Page, Shape
 from kube.errors import Garbled
@@ -34,33 +34,37 @@ class Resource(Generic[T]):
 
 
 # Two of the same: the webhook looks for no room, and is spared the reading of whole specs.
-PODS: Resource[Pod] = Resource("pods", "/api/v1/pods", Shape(wire.PodObject, decode.pod))
-PODS_IN_FULL: Resource[Pod] = Resource("pods", "/api/v1/pods", Shape(wire.PodInFullObject, decode.pod_in_full))
-NODES: Resource[Node] = Resource("nodes", "/api/v1/nodes", Shape(wire.NodeObject, decode.node))
-NAMESPACES: Resource[Namespace] = Resource("namespaces", "/api/v1/namespaces", Shape(wire.Identity, decode.namespace))
+PODS: Resource[Pod] = Resource("pods", "/api/v1/pods", Shape(wire.PodObject, build.pod))
+PODS_IN_FULL: Resource[Pod] = Resource("pods", "/api/v1/pods", Shape(wire.PodInFullObject, build.pod_in_full))
+NODES: Resource[Node] = Resource("nodes", "/api/v1/nodes", Shape(wire.NodeObject, build.node))
+NAMESPACES: Resource[Namespace] = Resource("namespaces", "/api/v1/namespaces", Shape(wire.Identity, build.namespace))
 DEPLOYMENTS: Resource[Workload] = Resource(
-    "deployments", "/apis/apps/v1/deployments", Shape(wire.WorkloadObject, decode.deployment)
+    "deployments", "/apis/apps/v1/deployments", Shape(wire.WorkloadObject, build.deployment)
 )
 STATEFUL_SETS: Resource[Workload] = Resource(
-    "statefulsets", "/apis/apps/v1/statefulsets", Shape(wire.WorkloadObject, decode.stateful_set)
+    "statefulsets", "/apis/apps/v1/statefulsets", Shape(wire.WorkloadObject, build.stateful_set)
 )
 REPLICA_SETS: Resource[ReplicaSet] = Resource(
-    "replicasets", "/apis/apps/v1/replicasets", Shape(wire.WorkloadObject, decode.replica_set)
+    "replicasets", "/apis/apps/v1/replicasets", Shape(wire.WorkloadObject, build.replica_set)
+)
+# For whoever asks only about those that have pods: of old revisions, which are most, hardly more than the name is kept.
+REPLICA_SETS_IN_BRIEF: Resource[ReplicaSet] = Resource(
+    "replicasets", "/apis/apps/v1/replicasets", Shape(wire.WorkloadObject, build.replica_set_in_brief)
 )
 PRIORITY_CLASSES: Resource[PriorityClass] = Resource(
     "priorityclasses",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
-    Shape(wire.PriorityClassObject, decode.priority_class),
+    Shape(wire.PriorityClassObject, build.priority_class),
 )
 BUDGETS: Resource[Budget] = Resource(
-    "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", Shape(wire.BudgetObject, decode.budget)
+    "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", Shape(wire.BudgetObject, build.budget)
 )
-QUOTAS: Resource[Quota] = Resource("resourcequotas", "/api/v1/resourcequotas", Shape(wire.QuotaObject, decode.quota))
+QUOTAS: Resource[Quota] = Resource("resourcequotas", "/api/v1/resourcequotas", Shape(wire.QuotaObject, build.quota))
 
 
 def _signs(reason: str) -> Resource[Sign]:
     """Events with one reason: the server sends no others, of which there are many."""
-    shape = Shape(wire.SignObject, decode.sign)
+    shape = Shape(wire.SignObject, build.sign)
     return Resource(f"events-{reason}", "/api/v1/events", shape, {"fieldSelector": f"reason={reason}"})
 
 

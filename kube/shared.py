@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from msgspec import Raw
 
@@ -13,31 +13,29 @@ V = TypeVar("V")
 SHARED = 8192  # distinct values kept per table and generation; lists come sorted, so siblings are neighbours
 
 
-class Kept(Generic[K, V]):
-    """What was used of late.
+class Kept(dict[K, V]):
+    """What was used of late. A dictionary, so that finding something costs as little as can be.
 
-    Two generations bound it: when the young one is full it becomes the old one, and what is still asked for moves
-    back.
+    Two generations bound it: when it is full, all of it becomes the old one, and what is still asked for moves back.
     """
 
     def __init__(self, limit: int = SHARED) -> None:
+        super().__init__()
         self._limit = limit
-        self._young: dict[K, V] = {}
         self._old: dict[K, V] = {}
 
-    def get(self, key: K, build: Callable[[], V]) -> V:
-        """What is kept for the key; built if there is nothing."""
-        young, old = self._young, self._old
-        if key in young:
-            return young[key]
-        value = old[key] if key in old else build()
-        if len(young) >= self._limit:
-            self._old, self._young = young, {}
-        self._young[key] = value
+    def recall(self, key: K, build: Callable[[], V]) -> V:
+        """What the old generation has for a key that the young one has not; else it is built. It is young again."""
+        value = self._old[key] if key in self._old else build()
+        if len(self) >= self._limit:
+            self._old = dict(self)
+            self.clear()
+        self[key] = value
         return value
 
-    def __len__(self) -> int:
-        return len(self._young) + len(self._old)
+    @property
+    def total(self) -> int:
+        return len(self) + len(self._old)
 
 
 class Shared(Kept[bytes, V]):
@@ -48,6 +46,7 @@ class Shared(Kept[bytes, V]):
         self._build = build
 
     def __call__(self, raw: Raw) -> V:
-        key = bytes(raw)
-        young = self._young
-        return young[key] if key in young else self.get(key, lambda: self._build(key))
+        return self[bytes(raw)]
+
+    def __missing__(self, key: bytes) -> V:
+        return self.recall(key, lambda: self._build(key))

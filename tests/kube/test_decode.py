@@ -1,12 +1,13 @@
 """API objects → model: what is kept, what is dropped, and that nothing odd does harm."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
-from kube.decode import seconds
+from kube.build import seconds
 from kube.resources import (
     BUDGETS,
     DELETED_NODES,
@@ -19,6 +20,7 @@ from kube.resources import (
     PRIORITY_CLASSES,
     QUOTAS,
     REPLICA_SETS,
+    REPLICA_SETS_IN_BRIEF,
     SCALE_UPS,
     STATEFUL_SETS,
     Resource,
@@ -72,6 +74,7 @@ FULL_POD: Raw = {
             "controller.kubernetes.io/pod-deletion-cost": "-3",
             "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
             "karpenter.sh/do-not-disrupt": "true",
+            "spotweave.dev/future": "not read",
             "spotweave.development": "not ours",
             "kubectl.kubernetes.io/last-applied-configuration": "{}",
         },
@@ -384,6 +387,25 @@ def test_a_replica_set_knows_its_deployment_and_its_own_pods() -> None:
     assert decoded(REPLICA_SETS, raw) == expected
 
 
+REVISIONS: dict[str, tuple[Raw, bool]] = {
+    "it is to have pods": ({"spec": {"replicas": 1}, "status": {"replicas": 0}}, True),
+    "it still has some": ({"spec": {"replicas": 0}, "status": {"replicas": 1}}, True),
+    "one replica is the default": ({"spec": {}}, True),
+    "an old one": ({"spec": {"replicas": 0}, "status": {"replicas": 0}}, False),
+    "an old one without a status": ({"spec": {"replicas": 0}, "status": None}, False),
+}
+
+
+@pytest.mark.parametrize(("fields", "expected"), REVISIONS.values(), ids=REVISIONS.keys())
+def test_in_brief_old_revisions_lose_selector_and_template_alone(fields: Raw, expected: bool) -> None:
+    """Most ReplicaSets have no pods and are to have none; the rest reads as ever."""
+    raw = named(**fields)
+    raw["spec"] |= {"selector": SELECTOR, "template": TEMPLATE}
+    full, brief = decoded(REPLICA_SETS, raw), decoded(REPLICA_SETS_IN_BRIEF, raw)
+    assert full.selector == SELECTOR
+    assert brief == (full if expected else replace(full, selector={}, template=Template()))
+
+
 def test_a_budget_says_whom_it_guards_and_what_is_left() -> None:
     """Amounts as written; what its controller counted."""
     raw = named(
@@ -543,5 +565,5 @@ def test_the_table_of_shared_values_is_bounded_and_keeps_what_is_used() -> None:
     for number in range(100):
         shared(msgspec.Raw(b"%d" % number))
         shared(msgspec.Raw(b"often"))
-    assert len(shared) <= 8
+    assert shared.total <= 8
     assert built.count(b"often") == 1

@@ -7,7 +7,8 @@ from typing import Any
 
 import jsonpatch
 
-from kube.decode import Shape, pod
+from kube.build import pod
+from kube.decode import Shape
 from kube.wire import PodObject
 from placement import names
 from placement.configuration import Configuration

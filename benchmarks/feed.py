@@ -1,0 +1,109 @@
+"""An API server that only tells: lists of the synthetic cluster, and a watch of its pods that speaks when asked to.
+
+`python -m benchmarks.feed 5000 10000 20000` prints its port. `POST /speak` makes every watch of pods say 20,000
+changes, as fast as they are taken: each of another pod, in no order.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from benchmarks.synthetic import Size, collections, raw_pod
+
+VERSION = "1000000"
+BATCH = 50  # changes that are sent at once
+_encode = msgspec.json.encode
+
+
+def page(size: Size, resource: str, first: int, limit: int) -> bytes:
+    """A part of a list; the continue token is the number of the next object."""
+    of = collections(size)[resource]
+    end = min(of.count, first + limit)
+    metadata = {"resourceVersion": VERSION, **({"continue": str(end)} if end < of.count else {})}
+    return _encode({"kind": "List", "metadata": metadata, "items": [of.raw(number) for number in range(first, end)]})
+
+
+def pages(size: Size, resource: str, limit: int = 500) -> Iterator[bytes]:
+    for first in range(0, collections(size)[resource].count, limit):
+        yield page(size, resource, first, limit)
+
+
+def changes(size: Size, count: int) -> Iterator[bytes]:
+    """Lines of a watch. Pods of the whole cluster, each at most once, cease to be ready."""
+    stride = next(each for each in (7919, 7907, 7901) if size.pods % each)
+    for number in range(count):
+        raw = raw_pod(number * stride % size.pods, size, version=int(VERSION) + 1 + number, ready=False)
+        yield _encode({"type": "MODIFIED", "object": raw}) + b"\n"
+
+
+class _Feed(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    size: Size
+    batches: list[bytes]
+    speak: threading.Event
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        query = dict(parse_qsl(parts.query))
+        resource = parts.path.rpartition("/")[2]
+        if query.get("watch") == "true":
+            self._watch(resource, float(query["timeoutSeconds"]))
+        else:
+            self._whole(page(self.size, resource, int(query.get("continue", 0)), int(query["limit"])))
+
+    def do_POST(self) -> None:
+        self.speak.set()
+        self._whole(b"{}")
+
+    def _whole(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _watch(self, resource: str, seconds: float) -> None:
+        """Silent until its time is over, but for pods when it is time to speak."""
+        self.send_response(200)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        if resource == "pods" and self.speak.wait(seconds):
+            for batch in self.batches:
+                self._chunk(batch)
+        if resource != "pods" or self.speak.is_set():
+            threading.Event().wait(seconds)
+        self._chunk(b"")
+
+    def _chunk(self, piece: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+        """Silent."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Silent: the program under test ends without a word."""
+
+
+def main(nodes: int, workloads: int, events: int) -> None:
+    size = Size(nodes, workloads)
+    lines = list(changes(size, events))
+    batches = [b"".join(lines[first : first + BATCH]) for first in range(0, events, BATCH)]
+    feed = type("Feed", (_Feed,), {"size": size, "batches": batches, "speak": threading.Event()})
+    server = _Server(("127.0.0.1", 0), feed)
+    print(server.server_port, flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,231 @@
+"""What a rebalancer costs in a cluster of Kubernetes' own limits, and in one of a tenth of that.
+
+A program of its own holds every store that the rebalancer needs, filled by the real informers from a server that tells
+of a synthetic cluster. Measured are its memory, the CPU time of its pods' informer per pod of the list (with the
+reading of HTTP and the filing into stores) and per event of the watch, and how long it takes until all is synced.
+CPU time is taken per thread, so that the server and noisy neighbours disturb it as little as may be.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import msgspec
+from kubernetes.client import Configuration
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.feed import page
+from benchmarks.stores import Stores, stores_in_memory
+from benchmarks.synthetic import Size
+from kube.client import Client
+from kube.resources import PODS_IN_FULL, Resource
+from placement.model import Pod
+
+ROOT = Path(__file__).parent.parent
+OUT = ROOT / "out" / "bench"
+FULL = Size()
+SIZES = (FULL.tenth(), FULL)
+EVENTS = 10_000
+DECODED_PAGES = 20
+PAGE = 200
+FASTEST_OF = 7
+ROUNDS = 3
+SYNC_SECONDS = 600.0
+
+Figures = dict[str, float]
+Measure = Callable[[Stores], float]
+
+# What is shown, in this order, if it was measured.
+SHOWN = {
+    "pods": "pods",
+    "nodes": "nodes",
+    "workloads": "workloads",
+    "replica_sets": "ReplicaSets",
+    "bytes_per_pod": "bytes of a pod's JSON",
+    "rss_start_mib": "RSS before, MiB",
+    "rss_mib": "RSS with all synced, MiB",
+    "rss_events_mib": "RSS after the events, MiB",
+    "rss_peak_mib": "peak RSS, MiB",
+    "sync_seconds": "until all is synced, s",
+    "skim_us": "skimming a pod's JSON, µs: what no reader is spared",
+    "decode_us": "decode alone, µs a pod",
+    "list_us": "list, informer's CPU, µs a pod",
+    "event_us": "watch, informer's CPU, µs an event",
+    "plan_idle_seconds": "full plan, nothing to do, s",
+    "plan_off_seconds": "full plan, 1 % of the workloads off, s",
+    "plan_lost_seconds": "full plan, all spot lost, s",
+    "pass_us": "rebalancer's work per event, µs",
+}
+
+
+def main() -> None:
+    measured = [{**_followed(size), **_planned(size)} for size in SIZES]
+    _report(measured)
+
+
+# --- following a cluster: in a process of its own ------------------------------------------------------------------
+
+
+def _followed(size: Size) -> Figures:
+    """The median of some rounds; memory hardly differs between them."""
+    rounds = [_followed_once(size) for _ in range(ROUNDS)]
+    return {name: median(each[name] for each in rounds) for name in rounds[0]}
+
+
+def _followed_once(size: Size) -> Figures:
+    with _feeding(size) as port:
+        arguments = (str(port), str(size.nodes), str(size.workloads))
+        told = subprocess.run(
+            (sys.executable, "-m", "benchmarks.scale", *arguments), cwd=ROOT, check=True, stdout=subprocess.PIPE
+        )
+    figures: Figures = json.loads(told.stdout)
+    return figures
+
+
+@contextmanager
+def _feeding(size: Size) -> Iterator[int]:
+    command = (sys.executable, "-m", "benchmarks.feed", str(size.nodes), str(size.workloads), str(EVENTS))
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as feed:
+        try:
+            assert feed.stdout is not None
+            yield int(feed.stdout.readline())
+        finally:
+            feed.kill()
+
+
+def follow(port: int, size: Size) -> Figures:
+    """The program that is measured."""
+    client = Client(Configuration(host=f"http://127.0.0.1:{port}"), user_agent="spotweave-bench")
+    stores = Stores()
+    informers = stores.informers(client)
+    start_mib, began = _memory_mib("VmRSS"), time.monotonic()
+    informers.start()
+    if not informers.wait_synced(SYNC_SECONDS):
+        raise TimeoutError("the informers are not synced")
+    sync_seconds, list_seconds = time.monotonic() - began, _cpu_seconds(PODS_IN_FULL)
+    synced_mib = _memory_mib("VmRSS")
+    event_seconds = _heard(client, stores, min(EVENTS, size.pods)) - list_seconds
+    figures = {
+        "rss_start_mib": start_mib,
+        "rss_mib": synced_mib,
+        "rss_events_mib": _memory_mib("VmRSS"),
+        "rss_peak_mib": _memory_mib("VmHWM"),
+        "sync_seconds": sync_seconds,
+        "list_us": list_seconds / size.pods * 1e6,
+        "event_us": event_seconds / EVENTS * 1e6,
+        **{name: float(count) for name, count in _counted(stores).items()},
+        **_decoded(size),
+    }
+    informers.stop()
+    return figures
+
+
+def _heard(client: Client, stores: Stores, changes: int) -> float:
+    """The informer's CPU time when so many changes are in the store."""
+    left, done = [changes], threading.Event()
+
+    def count(_old: Pod | None, _new: Pod | None) -> None:
+        left[0] -= 1
+        if not left[0]:
+            done.set()
+
+    stores.pods.subscribe(count)
+    client.post("/speak", {})
+    if not done.wait(SYNC_SECONDS):
+        raise TimeoutError(f"{left[0]} changes were not heard")
+    return _cpu_seconds(PODS_IN_FULL)
+
+
+def _decoded(size: Size) -> Figures:
+    """Decoding alone, from memory: the fastest of some times for each of some pages from all over the list."""
+    decode_seconds = skim_seconds = 0.0
+    read = pods = 0
+    for first in range(0, size.pods, max(PAGE, size.pods // DECODED_PAGES // PAGE * PAGE)):
+        body = page(size, PODS_IN_FULL.name, first, PAGE)
+        decode_seconds += min(_cpu_of(PODS_IN_FULL.shape.page, body) for _ in range(FASTEST_OF))
+        skim_seconds += min(_cpu_of(_skim, body) for _ in range(FASTEST_OF))
+        read += len(body)
+        pods += min(PAGE, size.pods - first)
+    figures = {"decode_us": decode_seconds * 1e6, "skim_us": skim_seconds * 1e6, "bytes_per_pod": float(read)}
+    return {name: figure / pods for name, figure in figures.items()}
+
+
+class _Nothing(msgspec.Struct):
+    """Reading into it goes over every byte and keeps none."""
+
+
+_skim = msgspec.json.Decoder(_Nothing).decode
+
+
+def _cpu_of(read: Callable[[bytes], object], body: bytes) -> float:
+    began = time.thread_time()
+    read(body)
+    return time.thread_time() - began
+
+
+def _counted(stores: Stores) -> dict[str, int]:
+    return {
+        "pods": len(stores.pods),
+        "nodes": len(stores.nodes),
+        "workloads": len(stores.deployments) + len(stores.stateful_sets),
+        "replica_sets": len(stores.replica_sets),
+    }
+
+
+def _cpu_seconds(resource: Resource[Pod]) -> float:
+    """Of the informer's thread, since it began."""
+    (thread,) = (each for each in threading.enumerate() if each.name == f"informer-{resource.name}")
+    assert thread.ident is not None
+    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+
+
+def _memory_mib(field: str) -> float:
+    (line,) = (each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith(f"{field}:"))
+    return int(line.split()[1]) / 1024
+
+
+# --- planning: on stores in memory -----------------------------------------------------------------------------------
+
+
+def _planned(size: Size) -> Figures:
+    """How long a plan takes, and a pass per event. Each measure takes the cluster as it should be, and changes it."""
+    if not PLANS:
+        return {}
+    stores = stores_in_memory(size)
+    return {name: measure(stores) for name, measure in PLANS.items()}
+
+
+# The place for the rebalancer's own figures, by their names in SHOWN: stores → seconds (or µs), for example
+#     "plan_idle_seconds": lambda stores: timed(plan, stores.snapshot(), configuration, now)
+PLANS: dict[str, Measure] = {}
+
+
+def _report(measured: list[Figures]) -> None:
+    table = Table(title=f"following a cluster, median of {ROUNDS} rounds")
+    table.add_column("")
+    for figures in measured:
+        table.add_column(f"{figures['nodes']:,.0f} nodes", justify="right")
+    for name, told in SHOWN.items():
+        if name in measured[0]:
+            table.add_row(told, *(_shown(figures[name]) for figures in measured))
+    Console().print(table)
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / "scale.json").write_text(json.dumps(measured, indent=2))
+
+
+def _shown(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.1f}"
+
+
+if __name__ == "__main__":
+    _port, _nodes, _workloads = map(int, sys.argv[1:])
+    json.dump(follow(_port, Size(_nodes, _workloads)), sys.stdout)

@@ -1,0 +1,405 @@
+"""Objects as they are on the wire → `placement.model`.
+
+A pod of 5 KB becomes a few hundred bytes: `msgspec` skips what the structs of `kube.wire` do not name, and what
+siblings have in common (labels, owner, node affinity, needs) is kept once. Absent, null and unknown fields never raise;
+a field of the wrong type does (`msgspec.ValidationError`), and the one object that has it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from sys import intern
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from kube.mint import mint
+from kube.needs import add_parts, amounts, marks_of, needs_of, shared_amounts
+from kube.shared import SHARED, Kept, Shared
+from kube.wire import (
+    BudgetObject,
+    BudgetSpec,
+    BudgetStatus,
+    Condition,
+    Identity,
+    Meta,
+    NodeObject,
+    NodeSelector,
+    NodeSpec,
+    NodeStatus,
+    OwnerReference,
+    PodInFullObject,
+    PodObject,
+    PodSpec,
+    PodSpecInFull,
+    PodStatus,
+    PriorityClassObject,
+    QuotaObject,
+    QuotaSpec,
+    QuotaStatus,
+    RollingUpdate,
+    SignObject,
+    Strategy,
+    TemplateObject,
+    TemplateSpec,
+    WorkloadObject,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from placement import names
+from placement.model import (
+    DEFAULT_SCHEDULER,
+    NO_NEEDS,
+    NOTHING,
+    Budget,
+    Kind,
+    Namespace,
+    Needs,
+    Node,
+    NodeRequirement,
+    NodeTaint,
+    NodeTerm,
+    Owner,
+    Pod,
+    PriorityClass,
+    Quota,
+    ReplicaSet,
+    Rollout,
+    Sign,
+    Template,
+    Workload,
+)
+
+FAMILIES = 1024  # their keys are long, and what they are made of is shared, too
+
+
+# --- parts that siblings share ------------------------------------------------------------------------------------
+
+_decode_strings = msgspec.json.Decoder(dict[str, str] | None).decode
+_decode_selector = msgspec.json.Decoder(dict[str, Any] | None).decode
+_decode_owners = msgspec.json.Decoder(list[OwnerReference] | None).decode
+_decode_node_selector = msgspec.json.Decoder(NodeSelector | None).decode
+
+
+def _build_labels(raw: bytes) -> Mapping[str, str]:
+    labels = _decode_strings(raw) if raw else None
+    return {intern(key): intern(value) for key, value in labels.items()} if labels else NOTHING
+
+
+def _build_selector(raw: bytes) -> Mapping[str, object]:
+    selector = (_decode_selector(raw) if raw else None) or {}
+    wanted = selector.get("matchLabels")
+    if isinstance(wanted, dict):
+        selector["matchLabels"] = {key: intern(value) if type(value) is str else value for key, value in wanted.items()}
+    return selector
+
+
+def _build_owner(raw: bytes) -> Owner | None:
+    references = (_decode_owners(raw) if raw else None) or ()
+    return next((_owner(reference) for reference in references if reference.controller), None)
+
+
+def _owner(reference: OwnerReference) -> Owner:
+    group, slash, _ = (reference.api_version or "").partition("/")
+    return Owner(
+        kind=intern(reference.kind or ""),
+        name=reference.name or "",
+        uid=reference.uid or "",
+        api_group=intern(group if slash else ""),
+    )
+
+
+def _build_terms(raw: bytes) -> tuple[NodeTerm, ...]:
+    selector = _decode_node_selector(raw) if raw else None
+    return tuple(
+        tuple(
+            NodeRequirement(expression.key or "", expression.operator or "", tuple(expression.values or ()))
+            for expression in term.match_expressions or ()
+        )
+        for term in (selector.node_selector_terms if selector is not None else None) or ()
+    )
+
+
+shared_labels = Shared(_build_labels)
+shared_selector = Shared(_build_selector)
+shared_owner = Shared(_build_owner)
+shared_terms = Shared(_build_terms)
+
+
+# --- wire → model -------------------------------------------------------------------------------------------------
+
+
+_Pod = mint(Pod)
+
+
+class Family(NamedTuple):
+    """What siblings of one class have in common."""
+
+    owner: Owner | None
+    terms: tuple[NodeTerm, ...]
+    needs: Needs
+
+
+_families: Kept[Hashable, Family] = Kept(FAMILIES)
+
+
+def pod(wire: PodObject) -> Pod:
+    """Without its needs, for whoever does not look for room."""
+    owner, terms = wire.metadata.owner_references, _required(wire.spec or _NO_POD_SPEC)
+    key = b"\0".join((owner, terms))
+    return _pod(wire, _families.get(key) or _families.recall(key, lambda: _family(owner, terms, NO_NEEDS)))
+
+
+def pod_in_full(wire: PodInFullObject) -> Pod:
+    spec = wire.spec or _NO_POD_SPEC_IN_FULL
+    owner, terms = wire.metadata.owner_references, _required(spec)
+    parts: list[Raw | bytes] = [owner, terms]
+    add_parts(parts, spec)
+    key = (b"\0".join(parts), marks_of(spec))
+    return _pod(wire, _families.get(key) or _families.recall(key, lambda: _family(owner, terms, needs_of(spec))))
+
+
+def _family(owner: Raw, terms: Raw, needs: Needs) -> Family:
+    return Family(shared_owner(owner), shared_terms(terms), needs)
+
+
+def _pod(wire: PodObject, family: Family) -> Pod:
+    meta, spec, status = wire.metadata, wire.spec or _NO_POD_SPEC, wire.status or _NO_POD_STATUS
+    ready, unschedulable, changed = _conditions_of(status.conditions)
+    return _Pod(  # by position, in the order of the model: fifteen names cost as much again as all the rest
+        intern(meta.namespace or ""),
+        meta.name or "",
+        meta.uid or "",
+        family.owner,
+        shared_labels[bytes(meta.labels)],
+        _read(meta.annotations),
+        intern(spec.node_name or ""),
+        intern(status.phase or "Pending"),
+        ready,
+        meta.deletion_timestamp is not None,
+        unschedulable,
+        family.terms,
+        family.needs,
+        seconds(meta.creation_timestamp),
+        seconds(changed),
+    )
+
+
+@lru_cache(SHARED)
+def seconds(moment: str | None) -> float:
+    """Since 1970; 0 for a moment that is absent, or that nobody can read. Siblings of one second share one number."""
+    try:
+        read = datetime.fromisoformat(moment or "")
+    except ValueError:
+        return 0.0
+    return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp()
+
+
+def node(wire: NodeObject) -> Node:
+    meta, spec, status = wire.metadata, wire.spec or NodeSpec(), wire.status or NodeStatus()
+    return Node(
+        name=intern(meta.name or ""),
+        labels=shared_labels(meta.labels),
+        taints=tuple(
+            NodeTaint(intern(taint.key or ""), taint.value or "", intern(taint.effect or ""))
+            for taint in spec.taints or ()
+        ),
+        unschedulable=bool(spec.unschedulable),
+        ready=any(each.type == "Ready" and each.status == "True" for each in status.conditions or ()),
+        allocatable=shared_amounts(status.allocatable),
+        deleting=meta.deletion_timestamp is not None,
+        created=seconds(meta.creation_timestamp),
+    )
+
+
+def namespace(wire: Identity) -> Namespace:
+    meta = wire.metadata
+    return Namespace(intern(meta.name or ""), shared_labels(meta.labels), _ours(meta.annotations))
+
+
+def deployment(wire: WorkloadObject) -> Workload:
+    return _workload(Kind.DEPLOYMENT, wire, _deployment_rollout)
+
+
+def stateful_set(wire: WorkloadObject) -> Workload:
+    return _workload(Kind.STATEFUL_SET, wire, _stateful_set_rollout)
+
+
+def replica_set(wire: WorkloadObject) -> ReplicaSet:
+    spec = wire.spec or _NO_WORKLOAD_SPEC
+    return _replica_set(wire, shared_selector(spec.selector), _template(spec.template))
+
+
+def replica_set_in_brief(wire: WorkloadObject) -> ReplicaSet:
+    """Without selector and template where it neither has pods nor is to have any, as most."""
+    observed = wire.status.replicas if wire.status is not None else None
+    if observed or _replicas(wire.spec or _NO_WORKLOAD_SPEC):
+        return replica_set(wire)
+    return _replica_set(wire, _NO_SELECTOR, _NO_TEMPLATE)
+
+
+def _replica_set(wire: WorkloadObject, selector: Mapping[str, object], template: Template) -> ReplicaSet:
+    meta, status = wire.metadata, wire.status or _NO_WORKLOAD_STATUS
+    return ReplicaSet(
+        namespace=intern(meta.namespace or ""),
+        name=meta.name or "",
+        uid=meta.uid or "",
+        owner=shared_owner(meta.owner_references),
+        replicas=_replicas(wire.spec or _NO_WORKLOAD_SPEC),
+        selector=selector,
+        template=template,
+        observed=status.replicas or 0,
+        settled=(status.observed_generation or 0) >= (meta.generation or 0),
+    )
+
+
+def priority_class(wire: PriorityClassObject) -> PriorityClass:
+    return PriorityClass(wire.metadata.name or "", wire.value or 0)
+
+
+def budget(wire: BudgetObject) -> Budget:
+    meta, spec, status = wire.metadata, wire.spec or BudgetSpec(), wire.status or BudgetStatus()
+    return Budget(
+        namespace=intern(meta.namespace or ""),
+        name=meta.name or "",
+        selector=shared_selector(spec.selector),
+        min_available=spec.min_available,
+        max_unavailable=spec.max_unavailable,
+        allowed=status.disruptions_allowed or 0,
+        healthy=status.current_healthy or 0,
+        desired=status.desired_healthy or 0,
+        expected=status.expected_pods or 0,
+        settled=(status.observed_generation or 0) >= (meta.generation or 0),
+    )
+
+
+def quota(wire: QuotaObject) -> Quota:
+    meta, spec, status = wire.metadata, wire.spec or QuotaSpec(), wire.status or QuotaStatus()
+    return Quota(
+        namespace=intern(meta.namespace or ""),
+        name=meta.name or "",
+        hard=amounts(spec.hard),
+        used=amounts(status.used),
+        is_scoped=bool(spec.scopes) or spec.scope_selector is not None,
+    )
+
+
+def sign(wire: SignObject) -> Sign:
+    """Dated by the last time that it was seen, wherever its writer notes that."""
+    meta = wire.metadata
+    moments = (
+        wire.last_timestamp,
+        wire.event_time,
+        wire.series.last_observed_time if wire.series is not None else None,
+    )
+    return Sign(
+        namespace=intern(meta.namespace or ""),
+        name=meta.name or "",
+        reason=intern(wire.reason or ""),
+        about=(wire.involved_object.name if wire.involved_object is not None else None) or "",
+        at=max(map(seconds, moments)) or seconds(meta.creation_timestamp),
+    )
+
+
+_NO_RAW = Raw()
+_NO_POD_SPEC = PodSpec()
+_NO_POD_SPEC_IN_FULL = PodSpecInFull()
+_NO_POD_STATUS = PodStatus()
+_NO_WORKLOAD_SPEC = WorkloadSpec()
+_NO_WORKLOAD_STATUS = WorkloadStatus()
+_NO_SELECTOR: Mapping[str, object] = {}
+_NO_TEMPLATE = Template()
+# Values that differ from pod to pod gain nothing from interning; all others repeat.
+_UNIQUE = frozenset({names.DECISION, names.RELEASED, names.MOVED, names.UNDONE})
+_OTHERS = frozenset({names.DELETION_COST, names.SAFE_TO_EVICT, names.DO_NOT_DISRUPT})
+_READ = _OTHERS | {name for name in vars(names).values() if isinstance(name, str) and name.startswith(names.PREFIX)}
+
+
+def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None]:
+    """Whether the pod is ready, the scheduler's sentence if it is not placed, and since when that is so."""
+    ready, unschedulable, changed = False, "", None
+    for condition in conditions or ():
+        if condition.type == "Ready":
+            ready = condition.status == "True"
+            changed = changed if unschedulable else condition.last_transition_time
+        elif condition.type == "PodScheduled" and condition.status == "False":
+            unschedulable = intern(condition.message or condition.reason or "not scheduled")
+            changed = condition.last_transition_time
+    return ready, unschedulable, changed
+
+
+def _required(spec: PodSpec) -> Raw:
+    """Its own required node affinity."""
+    affinity = spec.affinity
+    return affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else _NO_RAW
+
+
+def _read(annotations: dict[str, str] | None) -> Mapping[str, str]:
+    """Of a pod: only what Spotweave reads, whoever wrote it; others can be as large as a whole manifest."""
+    kept = {}
+    for key, value in (annotations or NOTHING).items():
+        if key in _READ:
+            kept[intern(key)] = value if key in _UNIQUE else intern(value)
+    return kept or NOTHING
+
+
+def _ours(annotations: dict[str, str] | None) -> Mapping[str, str]:
+    """Of what people write policy to: also what is misspelt, so that they can be told."""
+    kept = {key: value for key, value in (annotations or NOTHING).items() if key.startswith(names.PREFIX)}
+    return {intern(key): intern(value) for key, value in kept.items()} or NOTHING
+
+
+def _workload(kind: Kind, wire: WorkloadObject, rollout: Callable[[WorkloadSpec], Rollout]) -> Workload:
+    meta, spec, status = wire.metadata, wire.spec or _NO_WORKLOAD_SPEC, wire.status or _NO_WORKLOAD_STATUS
+    return Workload(
+        kind=kind,
+        namespace=intern(meta.namespace or ""),
+        name=meta.name or "",
+        uid=meta.uid or "",
+        replicas=_replicas(spec),
+        labels=shared_labels(meta.labels),
+        annotations=_ours(meta.annotations),
+        selector=shared_selector(spec.selector),
+        template=_template(spec.template),
+        rollout=rollout(spec),
+        ordered=kind is Kind.STATEFUL_SET and spec.pod_management_policy != "Parallel",
+        first_ordinal=(spec.ordinals.start if spec.ordinals is not None else None) or 0,
+        settled=(status.observed_generation or 0) == (meta.generation or 0),
+    )
+
+
+def _replicas(spec: WorkloadSpec) -> int:
+    """The API's own default is 1."""
+    return 1 if spec.replicas is None else spec.replicas
+
+
+def _template(wire: TemplateObject | None) -> Template:
+    meta = (wire.metadata if wire is not None else None) or Meta()
+    spec = (wire.spec if wire is not None else None) or TemplateSpec()
+    return Template(
+        labels=shared_labels(meta.labels),
+        priority_class=intern(spec.priority_class_name or ""),
+        has_deletion_cost=names.DELETION_COST in (meta.annotations or NOTHING),
+        carries_decision=names.DECISION in (meta.annotations or NOTHING),
+        is_placed_by_others=bool(spec.node_name) or (spec.scheduler_name or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER,
+    )
+
+
+def _deployment_rollout(spec: WorkloadSpec) -> Rollout:
+    strategy = spec.strategy or Strategy()
+    update = strategy.rolling_update or RollingUpdate()
+    return Rollout(
+        recreate=strategy.type == "Recreate",
+        max_unavailable="25%" if update.max_unavailable is None else update.max_unavailable,
+        max_surge="25%" if update.max_surge is None else update.max_surge,
+        paused=bool(spec.paused),
+    )
+
+
+def _stateful_set_rollout(spec: WorkloadSpec) -> Rollout:
+    """A StatefulSet never has more pods than replicas, and replaces one at a time unless it says otherwise."""
+    update = (spec.update_strategy or Strategy()).rolling_update or RollingUpdate()
+    return Rollout(max_unavailable=1 if update.max_unavailable is None else update.max_unavailable, max_surge=0)
