@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placement import names
-from placement.model import NOTHING, Class, Key, Node, Pod, ReplicaSet, Workload
+from placement.model import NOTHING, Class, Key, Namespace, Node, Pod, ReplicaSet, Workload
 from placement.outage import Outage, ended, noted
 from placement.outcome import Outcome
 from placement.plan.actions import How, Plan
@@ -205,7 +205,7 @@ class Rebalancer:
     def _check_release(self, pod: Pod) -> None:
         """No pod goes back where it came from within the cool-down; leaving nodes are left all the same."""
         before = self._moved_from.get(pod.uid)
-        node = self.cluster.nodes.get(pod.node)
+        node = self._seen_nodes().get(pod.node)
         workload = self._workload_of(pod)
         if before is None or node is None or workload is None:
             return
@@ -294,18 +294,19 @@ class Rebalancer:
 
     def _former_set(self, pod: Pod) -> ReplicaSet | None:
         uid = former_owner(pod)
-        return next((each for each in self.cluster.objects["replica_sets"].values() if each.uid == uid), None)
+        return next((each for each in self.feed.stores["replica_sets"].values() if each.uid == uid), None)
 
     def _workload_of(self, pod: Pod) -> Workload | None:
         key = Key(pod.namespace, pod.labels["app"])
-        found = self.cluster.objects["deployments"].get(key) or self.cluster.objects["stateful_sets"].get(key)
+        found = self.feed.stores["deployments"].get(key) or self.feed.stores["stateful_sets"].get(key)
         assert found is None or isinstance(found, Workload)
         return found
 
     def _policy(self, workload: Workload | None) -> Policy:
         if workload is None:
             return Policy()
-        namespace = self.cluster.objects["namespaces"][Key("", workload.namespace)]
+        namespace = self.feed.stores["namespaces"].get(Key("", workload.namespace))
+        assert isinstance(namespace, Namespace)
         return resolve(workload.annotations, namespace.annotations, self.cluster.configuration.defaults)[0]
 
     # --- what tests ask ----------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ class Week(RuleBasedStateMachine):
 
 
 Week.TestCase.settings = settings(
-    max_examples=400 if IS_SOAK else 6,
+    max_examples=40 if IS_SOAK else 6,
     stateful_step_count=60 if IS_SOAK else 12,
     deadline=None,
     derandomize=not IS_SOAK,
