@@ -8,6 +8,7 @@ CPU time is taken per thread, so that the server and noisy neighbours disturb it
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -24,11 +26,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.feed import page
-from benchmarks.stores import Stores, stores_in_memory
+from benchmarks.stores import Stores, board_in_memory
 from benchmarks.synthetic import Size
 from kube.client import Client
 from kube.resources import PODS_IN_FULL, Resource
-from placement.model import Pod
+from placement import names
+from placement.model import Class, Pod
+from placement.plan.choose import Scene, plan
+from rebalancer.board import Board
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "out" / "bench"
@@ -40,9 +45,9 @@ PAGE = 200
 FASTEST_OF = 7
 ROUNDS = 3
 SYNC_SECONDS = 600.0
+PASSES = 1000
 
 Figures = dict[str, float]
-Measure = Callable[[Stores], float]
 
 # What is shown, in this order, if it was measured.
 SHOWN = {
@@ -106,12 +111,15 @@ def follow(port: int, size: Size) -> Figures:
     """The program that is measured."""
     client = Client(Configuration(host=f"http://127.0.0.1:{port}"), user_agent="spotweave-bench")
     stores = Stores()
+    board = stores.board()
     informers = stores.informers(client)
     start_mib, began = _memory_mib("VmRSS"), time.monotonic()
     informers.start()
     if not informers.wait_synced(SYNC_SECONDS):
         raise TimeoutError("the informers are not synced")
     sync_seconds, list_seconds = time.monotonic() - began, _cpu_seconds(PODS_IN_FULL)
+    board.drain()
+    board.refresh(time.time(), all_of_them=True)
     synced_mib = _memory_mib("VmRSS")
     event_seconds = _heard(client, stores, min(EVENTS, size.pods)) - list_seconds
     figures = {
@@ -197,16 +205,48 @@ def _memory_mib(field: str) -> float:
 
 
 def _planned(size: Size) -> Figures:
-    """How long a plan takes, and a pass per event. Each measure takes the cluster as it should be, and changes it."""
-    if not PLANS:
-        return {}
-    stores = stores_in_memory(size)
-    return {name: measure(stores) for name, measure in PLANS.items()}
+    """How long a plan takes, from nothing assessed to all actions chosen, and what an event costs. CPU time."""
+    stores, board = board_in_memory(size)
+    gc.freeze()  # as a program that runs for days: what was read once is not looked at again and again
+    now = time.time()
+    idle = _plan_seconds(board, now)
+    event_us = _event_us(stores, board, now)
+    nodes = stores.nodes.values()
+    off = stores.deployments.values()[:: len(stores.deployments) // max(1, size.workloads // 100)]
+    for each in off:
+        stores.deployments.put(replace(each, annotations={names.SPOT_RATIO: "30%"}))
+    some = _plan_seconds(board, now)
+    for node in nodes:
+        if node.labels.get(names.CAPACITY) == str(Class.SPOT):
+            stores.nodes.put(replace(node, ready=False))
+            stores.nodes.remove(node.key)
+    lost = _plan_seconds(board, now)
+    return {"plan_idle_seconds": idle, "plan_off_seconds": some, "plan_lost_seconds": lost, "pass_us": event_us}
 
 
-# The place for the rebalancer's own figures, by their names in SHOWN: stores → seconds (or µs), for example
-#     "plan_idle_seconds": lambda stores: timed(plan, stores.snapshot(), configuration, now)
-PLANS: dict[str, Measure] = {}
+def _plan_seconds(board: Board, now: float) -> float:
+    began = time.thread_time()
+    board.drain()
+    board.refresh(now, all_of_them=True)
+    plan(_scene(board, now))
+    return time.thread_time() - began
+
+
+def _event_us(stores: Stores, board: Board, now: float) -> float:
+    """Of a pod that becomes unready, and ready again: a pass each."""
+    pods = stores.pods.values()[:: max(1, len(stores.pods) // PASSES)][:PASSES]
+    began = time.thread_time()
+    for pod in pods:
+        for changed in (replace(pod, ready=False), pod):
+            stores.pods.put(changed)
+            board.drain()
+            board.refresh(now)
+            plan(_scene(board, now))
+    return (time.thread_time() - began) / (2 * len(pods)) * 1e6
+
+
+def _scene(board: Board, now: float) -> Scene:
+    return Scene(board.restless, board.ground, board.used, now, lost=board.lost, budgets=board.budgets_of)
 
 
 def _report(measured: list[Figures]) -> None:

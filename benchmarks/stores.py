@@ -11,30 +11,23 @@ from benchmarks.synthetic import Size
 from kube import resources
 from kube.client import Client
 from kube.informer import Informer, InformerSet
-from kube.resources import Resource, node_name, owner_uid
-from kube.snapshot import snapshot_of
+from kube.resources import Resource
 from kube.store import Store
-from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Snapshot, Workload
-
-
-def _pods() -> Store[Pod]:
-    return Store({"owner": owner_uid, "node": node_name})
-
-
-def _replica_sets() -> Store[ReplicaSet]:
-    return Store({"owner": owner_uid})
+from placement.configuration import Configuration
+from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Workload
+from rebalancer.board import Board
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """One for each resource, with the indexes that are asked for."""
+    """One for each resource. The board has the indexes."""
 
     namespaces: Store[Namespace] = field(default_factory=Store)
     nodes: Store[Node] = field(default_factory=Store)
     deployments: Store[Workload] = field(default_factory=Store)
     stateful_sets: Store[Workload] = field(default_factory=Store)
-    replica_sets: Store[ReplicaSet] = field(default_factory=_replica_sets)
-    pods: Store[Pod] = field(default_factory=_pods)
+    replica_sets: Store[ReplicaSet] = field(default_factory=Store)
+    pods: Store[Pod] = field(default_factory=Store)
     budgets: Store[Budget] = field(default_factory=Store)
     quotas: Store[Quota] = field(default_factory=Store)
 
@@ -53,25 +46,22 @@ class Stores:
     def informers(self, client: Client) -> InformerSet:
         return InformerSet(Informer(client, resource, store) for resource, store in self.filled_by())
 
-    def snapshot(self) -> Snapshot:
-        return snapshot_of(
-            namespaces=self.namespaces,
-            nodes=self.nodes,
-            deployments=self.deployments,
-            stateful_sets=self.stateful_sets,
-            replica_sets=self.replica_sets,
-            pods=self.pods,
-            budgets=self.budgets,
-            quotas=self.quotas,
-        )
+    def board(self) -> Board:
+        """A rebalancer's board that follows them from now on."""
+        board = Board(Configuration())
+        for _, store in self.filled_by():
+            store.subscribe(board.observe)
+        return board
 
 
-def stores_in_memory(size: Size) -> Stores:
-    """A whole cluster without a server, for what is to be measured on stores or snapshots."""
+def board_in_memory(size: Size) -> tuple[Stores, Board]:
+    """A whole cluster without a server, and a board that has heard of it."""
     stores = Stores()
+    board = stores.board()
     for resource, store in stores.filled_by():
         store.replace(_objects(size, resource))
-    return stores
+        board.drain()
+    return stores, board
 
 
 def _objects(size: Size, resource: Resource[Any]) -> Iterator[Any]:

@@ -46,7 +46,7 @@ FOLLOWED: tuple[Resource[Any], ...] = (
     resources.NAMESPACES,
     resources.NODES,
     resources.PODS_IN_FULL,
-    resources.REPLICA_SETS,
+    resources.REPLICA_SETS_IN_BRIEF,
     resources.DEPLOYMENTS,
     resources.STATEFUL_SETS,
     resources.BUDGETS,
