@@ -66,7 +66,7 @@ class Loop:
         self._stopping = Event()
         self._begun: deque[float] = deque()
         self._proofs: dict[tuple[Class, Shape], float] = {}
-        self._expected: dict[str, tuple[Pod, float]] = {}  # by UID: as it was when we wrote, until when we wait
+        self._expected: dict[str, tuple[Action, float]] = {}  # by UID: what we did, until when we wait to see it
         self._tries: dict[str, tuple[int, float]] = {}  # by UID: failed tries in a row, when it may be tried again
         self._evicted: dict[str, Evicted] = {}  # by seat
         self._swept = float("-inf")
@@ -141,8 +141,8 @@ class Loop:
         expected = self._expected.get(pod.uid)
         if expected is None:
             return False
-        before, until = expected
-        if before == pod and self._watched.timer() < until:
+        action, until = expected
+        if not _is_seen(action, pod) and self._watched.timer() < until:
             return True
         del self._expected[pod.uid]
         return False
@@ -159,7 +159,7 @@ class Loop:
         for each in done:
             uid = each.action.pod.uid
             if each.outcome is Outcome.DONE:
-                self._expected[uid] = (each.action.pod, timer + EXPECTED_SECONDS)
+                self._expected[uid] = (each.action, timer + EXPECTED_SECONDS)
                 self._tries.pop(uid, None)
                 if each.action.how in (How.RELEASE, How.EVICT):
                     self._begun.append(timer)
@@ -194,3 +194,12 @@ def _pods(found: Assessment) -> Iterator[Pod]:
     for cohort in found.group.cohorts:
         yield from cohort.pods
         yield from cohort.released
+
+
+def _is_seen(action: Action, pod: Pod) -> bool:
+    """Whether the picture of a pod shows what was done to it; that it differs may be somebody else's doing."""
+    if action.how in (How.ANNOTATE, How.RELEASE, How.UNDO):
+        written = (*action.annotations.items(), *action.labels.items())
+        shown = {**pod.labels, **pod.annotations}
+        return all(shown.get(key) == value for key, value in written)
+    return pod.terminating or pod.phase in ("Failed", "Succeeded")

@@ -33,7 +33,7 @@ from placement.plan.group import (
     released,
     undone,
 )
-from placement.plan.reslot import crowds_of, leaned, reslotted
+from placement.plan.reslot import adopted, crowds_of, leaned, reslotted
 from placement.slots import Mix, Slots
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
@@ -160,12 +160,14 @@ def _notes(
     """
     if not (cohort.settled and len(own) >= cohort.replicas) or group.policy.rebalance != "auto":
         return
+    if cohort.released and not group.is_stateful:
+        given = adopted(own, group.policy.slots, cohort.replicas)
     for member in own:
-        slot = given[member.pod.uid]
+        slot = given.get(member.pod.uid)
+        if slot is None:
+            continue
         if member.written is None:
             yield _adoption(group, cohort, member, slot, configuration)
-        elif cohort.released:
-            continue
         elif member.written != slot or member.pod.annotations.get(names.DELETION_COST) == LEAVES_FIRST:
             written = {names.SLOT: str(slot), names.REASON: _reason(group, slot), **_cost(group, cohort, slot)}
             yield Action(How.ANNOTATE, Why.SLOT, group.workload, member.pod, annotations=written, text=f"slot {slot}")

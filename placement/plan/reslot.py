@@ -43,6 +43,19 @@ def reslotted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[st
     return {**kept, **_seated(misfits, free)}
 
 
+def adopted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[str, int]:
+    """Slots for pods that have none, while nobody else's may be rewritten: free ones, of their class if there are."""
+    classes = slots.classes(max(replicas, len(members)))
+    taken = {member.slot for member in members}
+    free = [slot for slot in range(len(classes)) if slot not in taken]
+    found: dict[str, int] = {}
+    for member in members:
+        if member.slot is None and free:
+            found[member.pod.uid] = next((slot for slot in free if classes[slot] is member.of), free[0])
+            free.remove(found[member.pod.uid])
+    return found
+
+
 def _seated(misfits: Sequence[Member], free: list[int]) -> dict[str, int]:
     """Who holds one of the slots that are left keeps it; the others take the lowest."""
     seats: dict[str, int] = {}

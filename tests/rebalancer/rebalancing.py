@@ -131,6 +131,8 @@ class Rebalancer:
             return with_fault(Outcome.GONE)
         if verb == "release":
             self._check_release(pod)
+            if names.RELEASED in pod.annotations:
+                self._violated(f"{pod.name} is released twice")
             self._released_at[uid] = self.cluster.now
         changed = replace(pod, annotations=_patched(pod.annotations, annotations), labels=_patched(pod.labels, labels))
         self.cluster.put(changed)
@@ -243,9 +245,14 @@ class Rebalancer:
         own = [each for each in picture.values() if each.owner is not None and each.owner.uid == owner.uid]
         ready = [each for each in own if each.is_live and is_serving(each, nodes)]
         since = self._released_at[pod.uid]
-        if len(ready) < owner.replicas and not any(
-            each.slot == former_slot(pod) and each.created >= since for each in ready
-        ):
+        others = [
+            each
+            for each in picture.values()
+            if former_owner(each) == owner.uid and names.RELEASED in each.annotations and is_serving(each, nodes)
+        ]
+        left = len(ready) + sum(each.uid != pod.uid for each in others)
+        is_its = any(each.slot == former_slot(pod) and each.created >= since for each in ready)
+        if left < owner.replicas and not is_its:
             self._violated(f"{pod.name} of {workload.name} is evicted before its replacement serves")
 
     def _check_proof(self, pod: Pod, workload: Workload, picture: dict[Key, Pod]) -> None:
