@@ -93,10 +93,13 @@ class BudgetIndex:
 
     def of(self, workload: Workload) -> tuple[Budget, ...]:
         """By the labels of its pod template."""
-        labels = workload.template.labels
-        return tuple(each for each in self._likely(workload) if matches(each.selector, labels))
+        return self.selecting(workload.namespace, workload.template.labels)
 
-    def _likely(self, workload: Workload) -> Iterator[Budget]:
-        for label in workload.template.labels.items():
-            yield from self._by_label.get((workload.namespace, *label), ())
-        yield from self._others.get(workload.namespace, ())
+    def selecting(self, namespace: str, labels: Mapping[str, str]) -> tuple[Budget, ...]:
+        """Those that select pods with these labels."""
+        return tuple(each for each in self._likely(namespace, labels) if matches(each.selector, labels))
+
+    def _likely(self, namespace: str, labels: Mapping[str, str]) -> Iterator[Budget]:
+        for label in labels.items():
+            yield from self._by_label.get((namespace, *label), ())
+        yield from self._others.get(namespace, ())

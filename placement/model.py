@@ -61,8 +61,7 @@ class Owner:
     api_group: str = "apps"
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(NamedTuple):
     """Zone × instance type of a class: what the cloud takes away at once."""
 
     zone: str

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from placement import names
-from placement.availability import availability
+from placement.availability import BudgetIndex, availability
 from placement.configuration import Configuration
 from placement.model import (
     NO_AMOUNTS,
@@ -31,7 +31,6 @@ from placement.plan.assess import Assessment, assess
 from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of, released
 from placement.plan.lost import Gone, proof_of
 from placement.policy import Policy, resolve
-from placement.selector import matches
 
 DELETED_BY_CLOUD = "DeletingNode"
 
@@ -53,6 +52,7 @@ class Board:
         self._pods_on: dict[str, dict[str, Pod]] = {}  # by node
         self._used: dict[str, Counter[str]] = {}
         self._budgets: dict[str, dict[str, Budget]] = {}
+        self._budget_indexes: dict[str, BudgetIndex] = {}  # made when it is asked for
         self._quotas: dict[str, dict[str, Quota]] = {}
         self._signs: dict[tuple[str, str], Sign] = {}  # by reason and by what it is about
         self._policies: dict[Any, Policy] = {}
@@ -187,6 +187,7 @@ class Board:
         known = new or old
         assert known is not None
         _nest(self._budgets, known.namespace, known.name, new)
+        self._budget_indexes.pop(known.namespace, None)
         if old is None or new is None or _asks(old) != _asks(new):
             self._dirty.update(self._in_namespace.get(known.namespace, ()))
 
@@ -261,7 +262,7 @@ class Board:
         return self._used.get(node, NO_AMOUNTS)
 
     def budgets_of(self, pod: Pod) -> tuple[Budget, ...]:
-        return tuple(self._selecting(pod.namespace, pod.labels))
+        return self._selecting(pod.namespace, pod.labels)
 
     def is_awaited(self, pod: Pod) -> float:
         """When an autoscaler last said that it brings a node for this pod."""
@@ -275,7 +276,7 @@ class Board:
         if not self._is_opted_in(workload.namespace):
             return None
         policy = self._policy(workload, self._namespaces[workload.namespace])
-        budgets = tuple(self._selecting(workload.namespace, workload.template.labels))
+        budgets = self._selecting(workload.namespace, workload.template.labels)
         quotas = tuple(self._quotas.get(workload.namespace, NO_QUOTAS).values())
         return Group(workload, policy, availability(policy, workload, budgets), self._cohorts(workload), quotas)
 
@@ -315,10 +316,13 @@ class Board:
             self._policies[key] = found
         return found
 
-    def _selecting(self, namespace: str, labels: Mapping[str, str]) -> Iterator[Budget]:
-        for budget in self._budgets.get(namespace, NO_BUDGETS).values():
-            if matches(budget.selector, labels):
-                yield budget
+    def _selecting(self, namespace: str, labels: Mapping[str, str]) -> tuple[Budget, ...]:
+        if namespace not in self._budgets:
+            return ()
+        index = self._budget_indexes.get(namespace)
+        if index is None:
+            index = self._budget_indexes[namespace] = BudgetIndex(self._budgets[namespace].values())
+        return index.selecting(namespace, labels)
 
     def _is_opted_in(self, namespace: str) -> bool:
         found = self._namespaces.get(namespace)
@@ -348,7 +352,6 @@ class Board:
 
 MOST_POLICIES = 10_000
 NO_PODS: Mapping[str, Pod] = {}
-NO_BUDGETS: Mapping[str, Budget] = {}
 NO_QUOTAS: Mapping[str, Quota] = {}
 
 

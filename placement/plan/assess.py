@@ -34,7 +34,7 @@ from placement.plan.group import (
     undone,
 )
 from placement.plan.reslot import adopted, crowds_of, leaned, reslotted
-from placement.slots import Mix, Slots
+from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
 PATIENCE = 5  # so many times its fallback time a pod waits where it would fit nowhere else either
@@ -329,7 +329,7 @@ def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
     """Pods on another class than their slot's."""
     slots = found.group.policy.slots
     short = found.actual.on_demand < min(found.wanted.on_demand, slots.floor)
-    classes = slots.classes(max((member.slot or 0 for member in found.members), default=0) + 1)
+    classes = _classes_of_slots(found)
     for member in found.members:
         if member.site is None or member.slot is None or classes[member.slot] is member.site.of:
             continue
@@ -352,15 +352,18 @@ def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, C
     the pool of its slot, so those go whose slot prefers another pool; no other move would help. While moves are under
     way or pods wait for a node, nobody knows yet how full the pools will be.
     """
-    group, slots = found.group, found.group.policy.slots
+    group = found.group
+    headroom = max(1, found.actual.spot + found.actual.on_demand - group.needed)
+    if found.actual.spot <= headroom:
+        return  # so does every pool
     if any(cohort.released for cohort in group.cohorts) or any(not member.pod.node for member in found.members):
         return
-    crowds = crowds_of([member for member in found.members if _is_in_place(member, slots)])
+    classes = _classes_of_slots(found)
+    crowds = crowds_of([each for each in found.members if each.of is classes[each.slot or 0]])
     for pool in ground.spot_pools:
         crowds.setdefault(pool, 0)
     if len(crowds) < 2:
         return
-    headroom = max(1, sum(member.serves for member in found.members) - group.needed)
     even = -(-crowds.total() // len(crowds))
     pool, most = max(crowds.items(), key=lambda item: (item[1], str(item[0])))
     limit = headroom if even <= headroom else even + max(1, even // 2)
@@ -374,8 +377,8 @@ def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, C
             yield member, why, Class.SPOT
 
 
-def _is_in_place(member: Member, slots: Slots) -> bool:
-    return member.site is not None and member.slot is not None and slots.class_of(member.slot) is member.site.of
+def _classes_of_slots(found: Assessment) -> tuple[Class, ...]:
+    return found.group.policy.slots.classes(max((member.slot or 0 for member in found.members), default=0) + 1)
 
 
 def _is_stray(member: Member, pool: Pool, group: Group, ground: Ground) -> bool:
