@@ -1,7 +1,8 @@
 """The ledger: which slots of a revision are taken, by pods that were seen and by decisions that were not seen yet.
 
 A pod that was just admitted is in no cache. Until it is, its decision stands here; it leaves when the pod is seen or,
-since admission is not persistence (quota or a later webhook may refuse the pod), after a few seconds.
+since admission is not persistence (quota or a later webhook may refuse the pod), after a few seconds: five, or twice
+as long as it lately took to see one, because on a busy API server watches fall behind.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from placement.model import Class, Key, Pod
 from placement.slots import Slots, lowest_free, with_unslotted
 
 UNSEEN_SECONDS = 5.0
+LONGEST_UNSEEN_SECONDS = 60.0
+PATIENCE = 2.0  # so many times as long as it lately took to see a decision's pod, a decision stays
+FADING = 0.98  # of that memory, with each pod that is seen
 MOST_UNSEEN = 100_000
 
 
@@ -25,7 +29,7 @@ class _Unseen(NamedTuple):
     uid: str  # the controller's
     decision_id: str
     slot: int
-    until: float
+    at: float
 
 
 class _Page:
@@ -66,6 +70,7 @@ class Ledger:
         self._timer = timer
         self._lock = Lock()
         self._pages: dict[str, _Page] = {}
+        self._delay = 0.0  # seconds that it lately took to see the pod of a decision; the caches may be far behind
         self._unseen: deque[_Unseen] = deque()  # of all pages, oldest first; some were seen since
 
     def observe(self, old: Pod | None, new: Pod | None) -> None:
@@ -109,7 +114,7 @@ class Ledger:
                     if keep:
                         self._settle(page, oldest)
             if keep:
-                self._note(page, _Unseen(uid, decision_id, slot, self._timer() + UNSEEN_SECONDS))
+                self._note(page, _Unseen(uid, decision_id, slot, self._timer()))
             return slot
 
     def recent(self, uid: str) -> dict[str, int] | None:
@@ -125,10 +130,10 @@ class Ledger:
         """Notes what another replica has decided and not seen yet."""
         with self._lock:
             page = self._pages.get(uid) or _Page()
-            until = self._timer() + UNSEEN_SECONDS
+            now = self._timer()
             for decision_id, slot in decisions.items():
                 if decision_id not in page.unseen:
-                    self._note(page, _Unseen(uid, decision_id, slot, until))
+                    self._note(page, _Unseen(uid, decision_id, slot, now))
 
     def __len__(self) -> int:
         """How many decisions have not been seen yet."""
@@ -149,7 +154,8 @@ class Ledger:
 
     def _expire(self) -> None:
         now = self._timer()
-        while self._unseen and (self._unseen[0].until <= now or len(self._unseen) > MOST_UNSEEN):
+        oldest = now - min(LONGEST_UNSEEN_SECONDS, max(UNSEEN_SECONDS, PATIENCE * self._delay))
+        while self._unseen and (self._unseen[0].at <= oldest or len(self._unseen) > MOST_UNSEEN):
             unseen = self._unseen.popleft()
             page = self._pages.get(unseen.uid)
             if page is not None and page.unseen.get(unseen.decision_id) is unseen:
@@ -163,6 +169,7 @@ class Ledger:
         page = self._pages.setdefault(uid, _Page())
         unseen = page.unseen.get(pod.decision_id or "")
         if unseen is not None:
+            self._delay = max(self._timer() - unseen.at, FADING * self._delay)
             self._settle(page, unseen)
         if pod.is_live and pod.slot is None:
             page.unslotted[pod.key] = pod

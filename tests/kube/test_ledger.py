@@ -104,6 +104,18 @@ def test_a_dry_run_counts_nothing(ledger: Ledger) -> None:
     assert take(ledger, "d") == 0
 
 
+def test_decisions_stay_longer_where_pods_are_seen_late(ledger: Ledger, timer: Timer) -> None:
+    """One was seen after four seconds, so others are waited for twice as long: eight."""
+    take(ledger, "a")
+    take(ledger, "b")
+    timer.now = 4.0
+    ledger.observe(None, decided("a", 0))
+    timer.now = 7.9
+    assert take(ledger, "c") == 2
+    timer.now = 8.1
+    assert take(ledger, "d") == 1
+
+
 def test_a_decision_counts_until_it_expires(ledger: Ledger, timer: Timer) -> None:
     """Admission is not persistence: a create that failed later must not hold its slot for ever."""
     assert take(ledger, "a") == 0
