@@ -76,6 +76,9 @@ from placement.model import (
 FAMILIES = 1024  # their keys are long, and what they are made of is shared, too
 
 
+_Pod = mint(Pod)
+_Owner = mint(Owner)
+
 # --- parts that siblings share ------------------------------------------------------------------------------------
 
 _decode_strings = msgspec.json.Decoder(dict[str, str] | None).decode
@@ -104,7 +107,7 @@ def _build_owner(raw: bytes) -> Owner | None:
 
 def _owner(reference: OwnerReference) -> Owner:
     group, slash, _ = (reference.api_version or "").partition("/")
-    return Owner(
+    return _Owner(
         kind=intern(reference.kind or ""),
         name=reference.name or "",
         uid=reference.uid or "",
@@ -130,9 +133,6 @@ shared_terms = Shared(_build_terms)
 
 
 # --- wire → model -------------------------------------------------------------------------------------------------
-
-
-_Pod = mint(Pod)
 
 
 class Family(NamedTuple):

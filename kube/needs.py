@@ -6,8 +6,8 @@ matter. Only a spec whose parts were not seen of late is decoded.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from sys import intern
 
 import msgspec
@@ -28,6 +28,7 @@ from placement.model import NO_AMOUNTS, NOTHING, HardSpread, Needs, Toleration
 from placement.quantity import amount
 
 Marks = tuple[int | None, int | None, bool | None, bool, tuple[bool, bool], tuple[str | None, ...] | None]
+_Key = tuple[bytes, Marks]
 
 _HARD = b"DoNotSchedule"
 _HOST_PORT = b"hostPort"
@@ -50,14 +51,30 @@ def _build_amounts(raw: bytes) -> Mapping[str, int]:
     return amounts(_decode_quantities(raw) if raw else None)
 
 
+def _build_requests(raw: bytes) -> Mapping[str, int]:
+    resources = _decode_resources(raw) if raw else None
+    return amounts(resources.requests) if resources is not None else NO_AMOUNTS
+
+
 shared_amounts = Shared(_build_amounts)
-_kept: Kept[tuple[bytes, Marks], Needs] = Kept()
+shared_requests = Shared(_build_requests, 1024)
+_kept: Kept[_Key, Needs] = Kept()
+_kept_spread: Kept[tuple[_Key, bytes], Needs] = Kept(2048)
 
 
 def needs_of(spec: PodSpecInFull) -> Needs:
-    """One for all pods that need the same, of whatever workload."""
+    """One for all pods that need the same, of whatever workload. Hard spread names a workload, and is added to it."""
     key = _key(spec)
-    return _kept.get(key) or _kept.recall(key, lambda: _needs(spec))
+    needs = _kept.get(key) or _kept.recall(key, lambda: _needs(spec))
+    spread = bytes(spec.topology_spread_constraints)
+    return _spread_needs(key, needs, spread) if _HARD in spread else needs
+
+
+def _spread_needs(key: _Key, needs: Needs, spread: bytes) -> Needs:
+    whole = (key, spread)
+    return _kept_spread.get(whole) or _kept_spread.recall(
+        whole, lambda: replace(needs, hard_spread=_hard_spread(spread))
+    )
 
 
 def add_parts(parts: list[Raw | bytes], spec: PodSpecInFull) -> None:
@@ -87,10 +104,9 @@ def marks_of(spec: PodSpecInFull) -> Marks:
     )
 
 
-def _key(spec: PodSpecInFull) -> tuple[bytes, Marks]:
-    """Without what most pods have and does not matter: soft spread constraints, ports that are not the host's."""
-    spread = bytes(spec.topology_spread_constraints)
-    parts = [spec.tolerations, spec.node_selector, spec.overhead, spec.resources, spread if _HARD in spread else b""]
+def _key(spec: PodSpecInFull) -> _Key:
+    """Without what most pods have and does not matter here: spread constraints, ports that are not the host's."""
+    parts: list[Raw | bytes] = [spec.tolerations, spec.node_selector, spec.overhead, spec.resources]
     for container in (*(spec.containers or ()), *(spec.init_containers or ())):
         ports = bytes(container.ports)
         parts += (container.resources, ports if spec.host_network or _HOST_PORT in ports else b"")
@@ -125,7 +141,6 @@ def _needs(spec: PodSpecInFull) -> Needs:
         requests=_requests(spec),
         node_selector=_node_selector(spec.node_selector),
         tolerations=_tolerations(spec.tolerations),
-        hard_spread=_hard_spread(spec.topology_spread_constraints),
         has_pod_affinity=_has_pod_affinity(spec.affinity),
         has_claims=has_claims,
         has_local_storage=has_local_storage,
@@ -141,28 +156,31 @@ def _requests(spec: PodSpecInFull) -> Mapping[str, int]:
     Sidecars (init containers that always restart) run beside all that starts after them. Example, CPU: containers
     100 + 200, a sidecar 50 and after it an init container of 400 → max(100 + 200 + 50, 50 + 400) = 450.
     """
-    beside: Counter[str] = Counter()  # the sidecars so far
-    most: Counter[str] = Counter()
+    beside: dict[str, int] = {}  # the sidecars so far; in the end, all that runs together
+    most: dict[str, int] = {}
     for container in spec.init_containers or ():
-        asked = _asked(container.resources)
+        asked = shared_requests(container.resources)
         if container.restart_policy == _SIDECAR:
-            beside.update(asked)
-            most |= beside
+            _add(beside, asked)
         else:
-            most |= beside + asked
+            _raise(most, beside)
+            _raise(most, {name: beside.get(name, 0) + each for name, each in asked.items()})
     for container in spec.containers or ():
-        beside.update(_asked(container.resources))
-    total = beside | most
-    for name, each in _asked(spec.resources).items():  # of the pod as a whole: stands for its containers' sum
-        total[name] = each
-    total.update(_build_amounts(bytes(spec.overhead)))
-    return {intern(name): each for name, each in total.items() if each} or NO_AMOUNTS
+        _add(beside, shared_requests(container.resources))
+    _raise(most, beside)
+    most |= shared_requests(spec.resources)  # of the pod as a whole: stands for its containers' sum
+    _add(most, shared_amounts(spec.overhead))
+    return {name: each for name, each in most.items() if each} or NO_AMOUNTS
 
 
-def _asked(raw: Raw) -> Counter[str]:
-    body = bytes(raw)
-    resources = _decode_resources(body) if body else None
-    return Counter(amounts(resources.requests)) if resources is not None else Counter()
+def _add(total: dict[str, int], amounts_: Mapping[str, int]) -> None:
+    for name, each in amounts_.items():
+        total[name] = total.get(name, 0) + each
+
+
+def _raise(most: dict[str, int], amounts_: Mapping[str, int]) -> None:
+    for name, each in amounts_.items():
+        most[name] = max(most.get(name, 0), each)
 
 
 def _node_selector(raw: Raw) -> Mapping[str, str]:
@@ -184,13 +202,12 @@ def _tolerations(raw: Raw) -> tuple[Toleration, ...]:
     )
 
 
-def _hard_spread(raw: Raw) -> tuple[HardSpread, ...]:
-    body = bytes(raw)
+def _hard_spread(raw: bytes) -> tuple[HardSpread, ...]:
     return tuple(
         HardSpread(
             intern(each.topology_key or ""), 1 if each.max_skew is None else each.max_skew, each.label_selector or {}
         )
-        for each in (_decode_spread(body) if body else None) or ()
+        for each in _decode_spread(raw) or ()
         if each.when_unsatisfiable == _HARD.decode()
     )
 

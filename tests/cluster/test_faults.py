@@ -44,9 +44,15 @@ def world(own_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator
 
 
 @contextmanager
-def spotweave_run(kubeconfig: Path, environment: dict[str, str] | None = None) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """`spotweave run` as a user starts it; gives the process and the line that says it is ready."""
-    command = [sys.executable, "-m", "cli.main", "run", "--kubeconfig", str(kubeconfig), "--log-level", "warning"]
+def spotweave_run(
+    kubeconfig: Path, environment: dict[str, str] | None = None, rebalancers: int = 0
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """`spotweave run` as a user starts it; gives the process and the line that says it is ready.
+
+    Without a rebalancer, which would repair what is to be seen.
+    """
+    options = ("--rebalancers", str(rebalancers), "--log-level", "warning")
+    command = [sys.executable, "-m", "cli.main", "run", "--kubeconfig", str(kubeconfig), *options]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, **(environment or {})})
     try:
         assert process.stdout is not None
@@ -112,7 +118,7 @@ def test_a_hung_webhook_delays_pods_and_refuses_none(world: World) -> None:
 
 def test_a_stopped_run_leaves_nothing_and_can_be_started_again(world: World) -> None:
     """SIGTERM ends all programs; a second run on the same cluster places pods again."""
-    with spotweave_run(world.kubeconfig) as (process, ready):
+    with spotweave_run(world.kubeconfig, rebalancers=1) as (process, ready):
         pids = list(ready["pids"].values())
         process.terminate()
         assert process.wait(30) == 0
@@ -124,7 +130,7 @@ def test_a_stopped_run_leaves_nothing_and_can_be_started_again(world: World) -> 
 
 def test_kill_9_of_run_leaves_no_process_port_or_file(world: World, tmp_path: Path) -> None:
     """Its programs die with it, and it never wrote a file."""
-    with spotweave_run(world.kubeconfig, {"TMPDIR": str(tmp_path), "HOME": str(tmp_path)}) as (process, ready):
+    with spotweave_run(world.kubeconfig, {"TMPDIR": str(tmp_path), "HOME": str(tmp_path)}, 1) as (process, ready):
         pids = list(ready["pids"].values())
         addresses = listening(pids)
         assert addresses
