@@ -15,6 +15,7 @@ from cli import (
     explain,
     lint,
     logs,
+    metrics,
     outage,
     pause,
     plan,
@@ -38,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"spotweave {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = logs.options()
-    for command in (status, plan, explain, lint, outage, pause, certs, run, webhook, rebalancer, demo):
+    for command in (status, plan, explain, lint, outage, pause, certs, metrics, run, webhook, rebalancer, demo):
         command.add_parser(commands, common)
     cluster.add_parser(commands)
     version = commands.add_parser("version", help="print the version")
