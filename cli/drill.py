@@ -139,7 +139,7 @@ def _row(loss: Loss) -> tuple[Text, ...]:
         Text(f"{workload.namespace}/{workload.name} ({SHORT_KIND[workload.kind]})"),
         Text(str(loss.lost)),
         Text(str(loss.left), style=style),
-        Text(f"{loss.needed}{'*' if loss.is_assumed else ' '}"),
+        Text(f"{loss.needed}{'*' if loss.is_assumed else ''}"),
         Text("falls below" if loss.falls_below else "", style=style),
     )
 
