@@ -49,7 +49,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         "drill", parents=[common], help="who would lose what if a node, pool, zone or all spot went"
     )
     access.add_options(parser)
-    parser.add_argument("targets", type=target, nargs="+", metavar="WHAT", help=f"{EXPECTED}; several go at once")
+    parser.add_argument("target", type=target, metavar="WHAT", help=EXPECTED)
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("-n", "--namespace", help="only this namespace")
     show.add_option(parser)
@@ -65,28 +65,31 @@ def look(args: argparse.Namespace) -> show.Finding:
     with access.client_for(args) as client:
         configuration = configuration_for_reading(args.config, client)
         snapshot = read_snapshot(client)
-    return found(snapshot, configuration, args.targets, args.namespace)
+    return found(snapshot, configuration, args.target, args.namespace)
 
 
-def found(
-    snapshot: Snapshot, configuration: Configuration, targets: Sequence[Target], namespace: str | None = None
-) -> show.Finding:
-    nodes = frozenset[str]().union(*(_nodes(snapshot, configuration, each) for each in targets))
-    losses = [each for each in drill(snapshot, configuration, nodes) if namespace in (None, each.workload.namespace)]
+def found(snapshot: Snapshot, configuration: Configuration, what: Target, namespace: str | None = None) -> show.Finding:
+    nodes = _nodes(snapshot, configuration, what)
+    every = drill(snapshot, configuration, nodes)
+    losses = sorted((each for each in every if namespace in (None, each.workload.namespace)), key=_worst_first)
     return show.Finding(
-        as_json(targets, nodes, losses),
-        lambda: as_table(targets, nodes, losses),
+        as_json(what, nodes, losses),
+        lambda: as_table(what, nodes, losses),
         1 if any(each.falls_below and not each.is_assumed for each in losses) else 0,
     )
 
 
-def _nodes(snapshot: Snapshot, configuration: Configuration, each: Target) -> frozenset[str]:
+def _worst_first(loss: Loss) -> tuple[bool, bool, int]:
+    return not loss.falls_below, loss.is_assumed, loss.left - loss.needed
+
+
+def _nodes(snapshot: Snapshot, configuration: Configuration, what: Target) -> frozenset[str]:
     """That there is no such pool is a mistake worth telling; that there is no spot is not."""
-    nodes = nodes_in(snapshot, configuration, each.domain, each.name)
-    if not nodes and each.domain is not Domain.SPOT:
-        known = sorted({_named(place, each.domain) for place in places(snapshot.nodes, configuration).values()} - {""})
-        told = f"there are {', '.join(known)}" if known else f"there is no {each.domain} at all"
-        raise ClusterError(f"there is no {each.domain} {each.name!r}", told, exit_code=2)
+    nodes = nodes_in(snapshot, configuration, what.domain, what.name)
+    if not nodes and what.domain is not Domain.SPOT:
+        known = sorted({_named(place, what.domain) for place in places(snapshot.nodes, configuration).values()} - {""})
+        told = f"there are {', '.join(known)}" if known else f"there is no {what.domain} at all"
+        raise ClusterError(f"there is no {what.domain} {what.name!r}", told, exit_code=2)
     return nodes
 
 
@@ -97,28 +100,22 @@ def _named(place: Place, domain: Domain) -> str:
 # --- showing ---------------------------------------------------------------------------------------------------------
 
 
-def as_json(targets: Sequence[Target], nodes: frozenset[str], losses: Sequence[Loss]) -> dict[str, Any]:
+def as_json(what: Target, nodes: frozenset[str], losses: Sequence[Loss]) -> dict[str, Any]:
+    """As the dashboard's API tells it."""
+    below = [each for each in losses if each.falls_below]
+    assumed = sum(each.is_assumed for each in below)
     return {
-        "targets": [str(each) for each in targets],
-        "nodes": sorted(nodes),
-        "workloads": [
-            {
-                "namespace": each.workload.namespace,
-                "kind": str(each.workload.kind),
-                "name": each.workload.name,
-                "lost": each.lost,
-                "left": each.left,
-                "needed": each.needed,
-                "assumed": each.is_assumed,
-                "fallsBelow": each.falls_below,
-            }
-            for each in losses
-        ],
+        "domain": str(what.domain),
+        "name": what.name,
+        "nodes": len(nodes),
+        "replicas": sum(each.lost for each in losses),
+        "workloads": len(losses),
+        "fallBelow": {"declared": len(below) - assumed, "assumed": assumed},
+        "losses": [each.raw for each in losses],
     }
 
 
-def as_table(targets: Sequence[Target], nodes: frozenset[str], losses: Sequence[Loss]) -> Group:
-    what = " and ".join(map(str, targets))
+def as_table(what: Target, nodes: frozenset[str], losses: Sequence[Loss]) -> Group:
     on_top = Text(f"Without {what} ({len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}):", style="bold")
     if not losses:
         return Group(on_top, Text("nobody loses a replica."))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 import pytest
 
@@ -10,8 +11,9 @@ from cli.drill import Target, found, target
 from localcluster.errors import ClusterError
 from placement.configuration import Configuration
 from placement.exposure import Domain
+from placement.model import Owner
 from tests.cli.printed import printed
-from tests.placement.test_drill import cluster
+from tests.placement.test_drill import STORE, cluster, pods
 
 TEXTS: dict[str, Target] = {
     "node=a1": Target(Domain.NODE, "a1"),
@@ -35,12 +37,11 @@ def test_what_is_no_target_is_told_with_what_would_be(text: str) -> None:
         target(text)
 
 
-def drilled(*texts: str, namespace: str | None = None) -> tuple[int, str, dict[str, tuple[int, int, int, bool]]]:
+def drilled(text: str, namespace: str | None = None) -> tuple[int, str, dict[str, tuple[int, int, int, bool]]]:
     """Exit code, what people see, and by workload: lost, left, needed, falls below."""
-    finding = found(cluster(), Configuration(), [target(text) for text in texts], namespace)
+    finding = found(cluster(), Configuration(), target(text), namespace)
     rows = {
-        each["name"]: (each["lost"], each["left"], each["needed"], each["fallsBelow"])
-        for each in finding.raw["workloads"]
+        each["name"]: (each["lost"], each["left"], each["needed"], each["fallsBelow"]) for each in finding.raw["losses"]
     }
     return finding.code, printed(finding.shown(), 80), rows
 
@@ -64,18 +65,20 @@ def test_a_node_that_may_go_is_none() -> None:
 
 
 def test_what_is_assumed_is_told_and_is_no_finding() -> None:
-    """The store would lose both replicas, of which nobody said that one must serve."""
-    code, text, rows = drilled("node=d1", "node=b1", namespace="shop")
-    assert rows["store"] == (2, 0, 1, True)
+    """Both replicas of the store go with their node, and nobody said that one must serve."""
+    both = tuple(pods(Owner("StatefulSet", "store", "s"), "shop", "d1", "d1"))
+    snapshot = replace(cluster(), workloads=(STORE,), pods=both)
+    finding = found(snapshot, Configuration(), target("node=d1"))
+    text = printed(finding.shown(), 80)
+    assert finding.raw["fallBelow"] == {"declared": 0, "assumed": 1}
+    assert finding.code == 0
     assert "* assumed" in text
-    assert "2 of 2 would serve fewer than they must, 1 of them declared" in text
-    assert code == 1  # web's
-    assert drilled("node=d2")[0] == 0
+    assert "! 1 of 1 would serve fewer than they must, 0 of them declared" in text
 
 
-def test_several_go_at_once() -> None:
-    """As all spot, which is both pools."""
-    assert drilled("pool=zone-a/m5", "pool=zone-b/m5")[2] == drilled("spot")[2]
+def test_the_worst_off_come_first() -> None:
+    """Whatever they are called."""
+    assert list(drilled("spot")[2]) == ["web", "store"]
 
 
 def test_other_namespaces_are_left_out_on_request() -> None:
@@ -94,11 +97,15 @@ def test_the_table_fits_eighty_columns() -> None:
 
 
 def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
-    """With the nodes that would go."""
-    assert found(cluster(), Configuration(), [target("pool=zone-a/m5")]).raw == {
-        "targets": ["pool=zone-a/m5"],
-        "nodes": ["a1", "a2"],
-        "workloads": [
+    """The dashboard's, too."""
+    assert found(cluster(), Configuration(), target("pool=zone-a/m5")).raw == {
+        "domain": "pool",
+        "name": "zone-a/m5",
+        "nodes": 2,
+        "replicas": 3,
+        "workloads": 1,
+        "fallBelow": {"declared": 1, "assumed": 0},
+        "losses": [
             {
                 "namespace": "shop",
                 "kind": "Deployment",
