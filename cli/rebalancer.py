@@ -17,6 +17,7 @@ from typing import Any
 
 from cli import __version__
 from cli.configuration import load_configuration
+from cli.memory import spare_caches
 from cli.threads import end_with_any_thread
 from kube import resources
 from kube.client import Client, connect
@@ -114,6 +115,7 @@ class Program:
     def run(self) -> None:
         """Until the loop is stopped; then the Lease is given up first, so that another replica goes on at once."""
         self._informers.start()
+        spare_caches(self._informers.wait_synced)
         self._events.start()
         self._leader.start()
         self.loop.run()
