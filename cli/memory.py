@@ -1,4 +1,4 @@
-"""Spares the garbage collector what lasts: a full collection of a large cluster's caches stops a program for a while."""
+"""Spares the garbage collector what lasts: a full collection of large caches stops a program for a while."""
 
 from __future__ import annotations
 
