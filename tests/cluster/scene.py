@@ -40,15 +40,34 @@ class Scene:
     world: World
     watcher: Watcher
 
-    def serves(self, name: str, replicas: int, annotations: dict[str, str] | None = None, **budget: Any) -> None:
-        """A Deployment whose pods take a while to become ready, with a budget if one is given; waits for it."""
-        self.create(name, replicas, annotations, **budget)
-        self.world.rest(name)
+    def serves(
+        self,
+        name: str,
+        replicas: int,
+        annotations: dict[str, str] | None = None,
+        *,
+        kind: str = "Deployment",
+        **more: Any,
+    ) -> None:
+        """A workload whose pods take a while to become ready, with a budget if one is given; waits for it."""
+        self.create(name, replicas, annotations, kind=kind, **more)
+        self.world.rest(name, kind)
 
-    def create(self, name: str, replicas: int, annotations: dict[str, str] | None = None, **budget: Any) -> None:
-        raw = workload("Deployment", name, replicas, annotations)
-        ready_after = {"localcluster.spotweave.dev/ready-after": f"{START_SECONDS}s"}
-        raw["spec"]["template"]["metadata"]["annotations"] = ready_after
+    def create(
+        self,
+        name: str,
+        replicas: int,
+        annotations: dict[str, str] | None = None,
+        *,
+        kind: str = "Deployment",
+        ready_after: int = START_SECONDS,
+        spec: dict[str, Any] | None = None,
+        **budget: Any,
+    ) -> None:
+        raw = workload(kind, name, replicas, annotations, **(spec or {}))
+        raw["spec"]["template"]["metadata"]["annotations"] = {
+            "localcluster.spotweave.dev/ready-after": f"{ready_after}s"
+        }
         self.world.create(raw)
         if budget:
             self.world.client.post(
@@ -61,9 +80,12 @@ class Scene:
                 },
             )
 
-    def annotate(self, name: str, **settings: str | None) -> None:
+    def annotate(self, name: str, kind: str = "Deployment", **settings: str | None) -> None:
         written = {names.PREFIX + key.replace("_", "-"): value for key, value in settings.items()}
-        self.world.client.patch(self.world.path("Deployment", name), {"metadata": {"annotations": written}})
+        self.world.client.patch(self.world.path(kind, name), {"metadata": {"annotations": written}})
+
+    def uids(self, name: str) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in self.world.pods(name)}
 
     def settles(self, *apps: str) -> dict[str, WorkloadStatus]:
         """Waits until every mix is exact, no slot is doubled and nothing is released any more."""
@@ -107,6 +129,13 @@ class Scene:
         for of in Class:
             self.spotweave("outage", "clear", "--class", str(of))
         self.spotweave("resume")
+        for name in self.strange_nodes():
+            client.delete(f"/api/v1/nodes/{name}")
+
+    def strange_nodes(self) -> list[str]:
+        """Those that the profile does not have."""
+        there = [node["metadata"]["name"] for node in self.world.client.get_json("/api/v1/nodes")["items"]]
+        return [name for name in there if name not in self.cluster.profile.node_names]
 
     def spotweave(self, *arguments: str) -> int:
         """A command, as an operator gives it."""
