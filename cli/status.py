@@ -18,7 +18,9 @@ from cli.configuration import configuration_for_reading
 from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
 from localcluster.errors import ClusterError
+from placement import names
 from placement.exposure import Domain, Exposure
+from placement.leftover import LeftOver, left_over
 from placement.lint import rollout_finding
 from placement.model import Class, Kind
 from placement.pause import Pause
@@ -32,6 +34,8 @@ NOTHING_OPTED_IN = (
     "No workload is opted in. Label a namespace: kubectl label namespace NAME spotweave.dev/placement=enabled"
 )
 ASSUMED = "* assumed from the rollout: no min-available, no PodDisruptionBudget"
+NOTHING_LEFT_OVER = "Nothing of Spotweave is left where it is not wanted."
+LEFT_OVER = "A pod keeps what it was given until it is created anew: kubectl rollout restart."
 SHORT_KIND = {Kind.DEPLOYMENT: "deploy", Kind.STATEFUL_SET: "sts"}
 
 
@@ -42,6 +46,9 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", help="only this namespace")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--pods", action="store_true", help="list every pod, where it is and why")
+    parser.add_argument(
+        "--left-over", action="store_true", help="list what pods still carry of ours where nobody is opted in any more"
+    )
     parser.set_defaults(run=run)
 
 
@@ -54,6 +61,9 @@ def run(args: argparse.Namespace) -> int:
         paused = pause_for_reading(client, now.timestamp())
     if args.namespace is not None and args.namespace not in snapshot.namespaces:
         raise ClusterError(f"there is no namespace {args.namespace!r}", exit_code=2)
+    if args.left_over:
+        carrying = left_over(snapshot, configuration.classes)
+        return _show_left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)], args.output)
     found = statuses(snapshot, configuration)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
     if args.output == "json":
@@ -61,6 +71,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         Console().print(as_table(shown, paused, with_pods=args.pods))
     return 0 if all(each.is_exact for each in shown) else 1
+
+
+def _show_left_over(found: Sequence[LeftOver], output: str) -> int:
+    """Exit code 1 where there are any."""
+    if output == "json":
+        print(json.dumps({"leftOver": [each.raw for each in found]}, indent=2))
+    else:
+        Console().print(left_over_table(found))
+    return 1 if found else 0
 
 
 # --- for machines ----------------------------------------------------------------------------------------------------
@@ -166,6 +185,18 @@ def as_table(found: Sequence[WorkloadStatus], paused: Pause | None = None, *, wi
     remarks = [line for each in found for line in _remarks(each)]
     notes = [Text(ASSUMED, style="dim")] if any(each.exposure.is_assumed for each in found) else []
     return Group(*on_top, table, *remarks, *notes, *(_pod_table(each) for each in found if with_pods))
+
+
+def left_over_table(found: Sequence[LeftOver]) -> Group:
+    if not found:
+        return Group(Text(NOTHING_LEFT_OVER))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("POD", "NODE", "REQUIRES", "CARRIES"):
+        table.add_column(column, overflow="fold")
+    for each in found:
+        carried = ", ".join(key.removeprefix(names.PREFIX) for key in (*each.labels, *each.annotations))
+        table.add_row(str(each.pod.key), each.pod.node or "-", str(each.requires or "-"), carried)
+    return Group(table, Text(LEFT_OVER, style="dim"))
 
 
 def _row(status: WorkloadStatus) -> tuple[Text, ...]:

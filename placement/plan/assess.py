@@ -115,11 +115,17 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         notes=tuple(notes),
         sweeps=tuple(sweeps),
         stuck=tuple(_stuck(group, members)),
-        lost=tuple(member.pod for member in members if member.is_lost),
+        lost=tuple(_lost(group, sites)),
         under_way=_under_way(group),
         is_written=all(member.written == member.slot for member in members),
     )
     return replace(found, wishes=tuple(_wishes(found, ground, now)))
+
+
+def _lost(group: Group, sites: Sites) -> Iterator[Pod]:
+    """Pods whose node is gone; also those that a leader marked as failed, and did not live to delete."""
+    for cohort in group.cohorts:
+        yield from (pod for pod in cohort.pods if pod.node and pod.node not in sites and not pod.terminating)
 
 
 def _in_slot(member: Member, slot: int) -> Member:
