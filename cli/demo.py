@@ -77,10 +77,10 @@ class Story:
         self._chapter("web asks for 30 % spot: three pods move, each replaced before it goes")
         self._kubectl("annotate", "deployment/web", "spotweave.dev/spot-ratio=30%", "--overwrite")
         self._rest()
-        self._chapter(
-            "All spot nodes vanish at once: Deployments run on on-demand meanwhile (it takes Kubernetes a minute"
+        self._chapter("All spot nodes vanish at once: their pods run on on-demand meanwhile")
+        self.console.print(
+            "A StatefulSet's wait a minute for Kubernetes, unless it has spotweave.dev/replace-lost-pods: fast."
         )
-        self.console.print("  to give up the StatefulSet's pods; spotweave.dev/replace-lost-pods: fast would not wait)")
         self.cluster.reclaim(Choice(all_spot=True))
         self.console.print(as_table(wait_until(self._statuses, is_at_rest, MOVE_SECONDS)))
         self._chapter("Spot is back: one pod looks ahead, the others follow, and nobody serves one replica less")
