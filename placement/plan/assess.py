@@ -224,7 +224,9 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
         leaves = site is None or site.is_leaving
         over_for = now - (state.until if state is not None else 0.0)
         origin = site.of if site is not None else None
-        if not cohort.replicas or (surplus >= 0 and replacement is None):
+        if not group.workload.replicas:
+            yield from _undo(group, cohort, pod, state, None, now)  # its ReplicaSet wants none, and deletes it
+        elif not cohort.replicas or (surplus >= 0 and replacement is None):
             yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
         elif _is_replaced(replacement, site):
             assert replacement is not None

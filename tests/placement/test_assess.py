@@ -74,9 +74,12 @@ def test_a_release_is_finished_or_undone(pods: tuple[Pod, ...], expected: list[s
 
 
 def test_after_a_scale_down_it_is_one_too_many() -> None:
-    """Two are wanted and two serve; the slot of the third is nobody's."""
+    """Two are wanted and two serve; the slot of the third is nobody's.
+
+    Of none at all a budget expects none, and allows no eviction: it is put back, and its ReplicaSet deletes it.
+    """
     assert swept(ZERO, ONE, OLD, replicas=2) == ["finish old"]
-    assert swept(OLD, replicas=0) == ["finish old"]
+    assert swept(OLD, replicas=0) == ["undo old"]
 
 
 def test_a_doubled_slot_does_not_pass_for_a_replacement() -> None:
