@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -83,14 +84,14 @@ class Program:
 
     def __init__(self, client: Client, configuration: Configuration, faults: Faults) -> None:
         self.name = f"{socket.gethostname()}_{secrets.token_hex(4)}"  # a restart of the container changes it
-        states = Store[ConfigMap]()
-        self._outages = OutageMemory(states, self._wake)
-        self._pause = PauseMemory(states, self._wake)
+        states, self._wake = Store[ConfigMap](), threading.Event()
+        self._outages = OutageMemory(states, self._wake.set)
+        self._pause = PauseMemory(states, self._wake.set)
         self._board = Board(configuration)
         self._informers = InformerSet(
             [Informer(client, STATE, states), *(self._followed(client, each) for each in FOLLOWED)]
         )
-        self._leader = Leader(client, self.name, on_change=lambda _: self._wake(), faults=faults)
+        self._leader = Leader(client, self.name, on_change=lambda _: self._wake.set(), faults=faults)
         self._events = EventWriter(client, self.name, source=REBALANCER)
         self._teller = Teller(self._events.tell)
         self.metrics = Metrics(self._board, self._leader.is_leading)
@@ -110,7 +111,7 @@ class Program:
             outages=lambda: self._outages.current,
             is_paused=self._is_paused,
         )
-        self.loop = Loop(self._board, executor, watched, self._tell)
+        self.loop = Loop(self._board, executor, watched, self._tell, self._wake)
 
     def run(self) -> None:
         """Until the loop is stopped; then the Lease is given up first, so that another replica goes on at once."""
@@ -133,16 +134,10 @@ class Program:
     def _followed(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
         store = Store[Any]()
         store.subscribe(self._board.observe)
-        store.subscribe(lambda _old, _new: self._wake())
+        store.subscribe(lambda _old, _new: self._wake.set())
         if resource is resources.PODS_IN_FULL:
             self._pods = store
         return Informer(client, resource, store)
-
-    def _wake(self) -> None:
-        """Something has changed. Stores and memories tell while the program is still being put together."""
-        loop = getattr(self, "loop", None)
-        if loop is not None:
-            loop.wake.set()
 
     def _is_paused(self, now: float) -> bool:
         return standing(self._pause.current, now) is not None
