@@ -61,7 +61,9 @@ def webhooks(scene: Scene) -> list[Process]:
 
 
 def missed(scene: Scene, name: str) -> int:
-    return len(scene.world.status(name).missed)
+    """How many admission did not see: they carry no decision, or one that was made afterwards."""
+    decisions = [pod["metadata"].get("annotations", {}).get(names.DECISION, "") for pod in scene.world.pods(name)]
+    return sum(not decision or "/adopted-" in decision for decision in decisions)
 
 
 def test_pods_of_a_rollout_without_a_webhook_are_adopted_and_moved(scene: Scene) -> None:
