@@ -61,8 +61,9 @@ def test_a_rollout_with_on_demand_exactly_full_finishes(scene: Scene) -> None:
     scene.watcher.forget()
     scene.world.roll_out("web")
     wait_for("the new pod to wait", lambda: scene.world.status("web").pending.on_demand)
-    wait_for("status to tell", lambda: "on-demand" in scene.world.status("web").reason)
-    wait_for("the rollout to finish", lambda: scene.world._is_at_rest("web", "Deployment"), 240)
+    wait_for("status to tell", lambda: "1 pod unschedulable" in scene.world.status("web").reason)
+    wait_for("the rollout to go on", lambda: scene.world.status("web").soft, 240)
+    scene.world.rest("web")
     assert scene.watcher.worst("web") == 3
     wait_for("the mix to be exact again", lambda: actual(scene, "web") == Mix(2, 1), 600)
     assert scene.watcher.worst("web") == 3

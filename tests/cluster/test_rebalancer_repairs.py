@@ -67,16 +67,17 @@ def missed(scene: Scene, name: str) -> int:
 
 
 def test_pods_of_a_rollout_without_a_webhook_are_adopted_and_moved(scene: Scene) -> None:
-    """Both webhooks are killed, and come back when half of the new revision is there."""
+    """Both webhooks are killed, and come back when the rollout is over and moves have failed for want of them."""
     scene.serves("web", 10)
     scene.settles("web")
     for each in webhooks(scene):
         each.process.kill()
         each.process.wait()
+    undone = scene.told(f"{names.METRIC_ACTIONS}_total", 'action="undo"')
     scene.world.roll_out("web")
-    wait_for("half of the rollout", lambda: missed(scene, "web") >= 5)
-    wait_until_ready([scene.installed.add() for _ in range(2)])
     scene.world.rest("web")
+    wait_for("a move to fail", lambda: scene.told(f"{names.METRIC_ACTIONS}_total", 'action="undo"') > undone)
+    wait_until_ready([scene.installed.add() for _ in range(2)])
     scene.watcher.forget()
     assert scene.settles("web")["web"].actual == Mix(7, 3)
     assert scene.watcher.worst("web") == 10

@@ -10,7 +10,7 @@ import pytest
 from placement import names
 from placement.model import Class, Pod
 from placement.plan.actions import Action, Blocked, How, Why
-from placement.plan.assess import LEAVES_FIRST, Assessment
+from placement.plan.assess import ADOPTED, LEAVES_FIRST, MISSED_SECONDS, Assessment
 from placement.plan.group import Released, released, undone
 from tests.placement.plans import NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
@@ -108,6 +108,16 @@ def test_an_undone_release_is_put_back_and_the_newcomer_leaves_first() -> None:
     tried = undone(replace(old.pod, annotations={names.UNDONE: old.annotations[names.UNDONE] or ""}))
     assert tried is not None
     assert (tried.tries, tried.until) == (1, NOW + 300)
+
+
+def test_a_move_whose_replacement_admission_missed_is_tried_again_soon() -> None:
+    """It says nothing about the class that the webhook was away."""
+    missed = replace(pod("new", 2, "o"), annotations={names.SLOT: "2", names.DECISION: f"rs/{ADOPTED}new"})
+    *_, old = assessed(group((ZERO, ONE, OLD, missed), 3), HERE).sweeps
+    assert old.text == "admission missed the replacement"
+    tried = undone(replace(old.pod, annotations={names.UNDONE: old.annotations[names.UNDONE] or ""}))
+    assert tried is not None
+    assert (tried.tries, tried.until) == (1, NOW + MISSED_SECONDS)
 
 
 def noted(found: Assessment) -> dict[str, str | None]:
