@@ -123,9 +123,14 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
 
 
 def _lost(group: Group, sites: Sites) -> Iterator[Pod]:
-    """Pods whose node is gone; also those that a leader marked as failed, and did not live to delete."""
+    """Pods whose node is gone; also those that a leader marked as failed, and did not live to delete.
+
+    A deletion that is cut off may leave such a pod terminating, with nobody to end it.
+    """
     for cohort in group.cohorts:
-        yield from (pod for pod in cohort.pods if pod.node and pod.node not in sites and not pod.terminating)
+        for pod in cohort.pods:
+            if pod.node and pod.node not in sites and (not pod.terminating or pod.phase == "Failed"):
+                yield pod
 
 
 def _in_slot(member: Member, slot: int) -> Member:

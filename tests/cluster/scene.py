@@ -121,6 +121,7 @@ class Scene:
 
     def clear(self) -> None:
         """For the next test: all nodes, no workload, no outage, no pause."""
+        self.spotweave("resume")
         self.cluster.restore()
         client, namespace = self.world.client, self.world.namespace
         for group, kind in (("apps", "deployments"), ("apps", "statefulsets"), ("policy", "poddisruptionbudgets")):
@@ -128,7 +129,6 @@ class Scene:
         wait_for("the pods to go", lambda: not client.get_json(self.world.pods_path)["items"])
         for of in Class:
             self.spotweave("outage", "clear", "--class", str(of))
-        self.spotweave("resume")
         for name in self.strange_nodes():
             client.delete(f"/api/v1/nodes/{name}")
 

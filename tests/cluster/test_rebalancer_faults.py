@@ -100,6 +100,7 @@ def test_killed_while_all_spot_is_lost_and_back(scene: Scene, fault: str) -> Non
     assert scene.settles("web")["web"].actual == AT_FIRST
     assert scene.watcher.worst("web") == REPLICAS
     assert scene.evictions() - before == LOST
+    assert [pod for pod in scene.watcher.deleted if pod.name not in soft] == []
     assert sorted(pod.name for pod in scene.watcher.deleted) == sorted(soft)
 
 
