@@ -1,7 +1,6 @@
 """`spotweave cluster …`: a real control plane on this machine, by hand."""
 
 import argparse
-import json
 import os
 import re
 import time
@@ -10,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from cli import show
 from localcluster import programs
 from localcluster.api import NoAnswerError
 from localcluster.cluster import remove_stale_directories
@@ -32,7 +32,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     commands = cluster.add_subparsers(dest="cluster_command", required=True, metavar="COMMAND")
     _add_up(commands)
     _add(commands, "down", run_down, "stop the cluster; nothing of it stays")
-    _add_output(_add(commands, "status", run_status, "show parts, pids, versions and nodes"))
+    show.add_option(_add(commands, "status", run_status, "show parts, pids, versions and nodes"), "text")
     shown = _add(commands, "kubeconfig", run_kubeconfig, "print the path of the administrator's kubeconfig")
     shown.add_argument("--raw", action="store_true", help="print its content instead")
     _add(commands, "clean", run_clean, "remove the cached programs and what crashes left behind")
@@ -60,10 +60,6 @@ def _add(commands: Commands, name: str, run: Callable[[argparse.Namespace], int]
     )
     parser.set_defaults(run=run)
     return parser
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
 def _add_up(commands: Commands) -> None:
@@ -195,7 +191,10 @@ def run_down(args: argparse.Namespace) -> int:
 def run_status(args: argparse.Namespace) -> int:
     """0 if all parts run and all nodes are ready, else 1."""
     told = Running.find(directory_of(args)).ask("status")
-    print(json.dumps(told, indent=2) if args.output == "json" else status_text(told))
+    if args.output == "text":
+        print(status_text(told))
+    else:
+        show.write(told, args.output)
     parts_run = all(part["state"] == "running" for part in told["parts"])
     nodes_ready = told["nodes"] is not None and all(node["ready"] for node in told["nodes"])
     return FINE if parts_run and nodes_ready else FINDING

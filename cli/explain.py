@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cli import access
+from cli import access, show
 from cli.plan import Planned, planned, take_picture
 from localcluster.errors import ClusterError
 from placement import names
@@ -24,7 +23,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="POD|WORKLOAD", help="NAME or NS/NAME")
     parser.add_argument("-n", "--namespace", default="default", help="where NAME is (default: default)")
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    show.add_option(parser, "text")
     parser.set_defaults(run=run)
 
 
@@ -57,11 +56,10 @@ def _why_not(name: str, snapshot: Any) -> str:
 
 
 def _show(args: argparse.Namespace, lines: list[str], is_fine: bool) -> int:
-    print(
-        json.dumps({"name": args.name, "fine": is_fine, "lines": lines}, indent=2)
-        if args.output == "json"
-        else "\n".join(lines)
-    )
+    if args.output == "text":
+        print("\n".join(lines))
+    else:
+        show.write({"name": args.name, "fine": is_fine, "lines": lines}, args.output)
     return 0 if is_fine else 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from cli import show
 from cli.configuration import read_text
 from kube import resources
 from kube.configmaps import parse_configuration_text
@@ -53,7 +53,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     source.add_argument("--policy", action="store_true", help="print the admission policies that warn of the same")
     parser.add_argument("--config", type=Path, help="configuration file: its defaults count and its limits are told")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    show.add_option(parser, "text")
     parser.set_defaults(run=run)
 
 
@@ -65,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
     configuration = parse_configuration_text(read_text(args.config)) if args.config else Configuration()
     read = read_all(args.file)
     found = list(reports(read.objects, configuration))
-    if args.output == "json":
-        print(json.dumps([each.as_json() for each in found], indent=2, ensure_ascii=False))
+    if args.output != "text":
+        show.write([each.as_json() for each in found], args.output)
     else:
         for each in found:
             print(each)

@@ -11,10 +11,13 @@ from cli import (
     __version__,
     certs,
     cluster,
+    completion,
     demo,
+    drill,
     explain,
     lint,
     logs,
+    metrics,
     outage,
     pause,
     plan,
@@ -31,23 +34,33 @@ from placement.configuration import ConfigurationError
 FINE, FINDING, BAD_INPUT, UNREACHABLE = 0, 1, 2, 3
 
 
-def parser() -> argparse.ArgumentParser:
+PROGRAM = "spotweave"
+PLUGIN = "kubectl spotweave"
+
+
+def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
-        prog="spotweave", description="Run as much as possible on spot nodes without an interruption of service."
+        prog=program, description="Run as much as possible on spot nodes without an interruption of service."
     )
     top.add_argument("--version", action="version", version=f"spotweave {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = logs.options()
-    for command in (status, plan, explain, lint, outage, pause, certs, run, webhook, rebalancer, demo):
+    for command in (status, plan, explain, drill, lint, outage, pause, certs, metrics, run, webhook, rebalancer, demo):
         command.add_parser(commands, common)
     cluster.add_parser(commands)
+    completion.add_parser(commands, parser)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(run=_version)
     return top
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(arguments)
+def plugin() -> int:
+    """The program `kubectl-spotweave`, by which kubectl knows the command `kubectl spotweave`."""
+    return main(program=PLUGIN)
+
+
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
+    args = parser(program).parse_args(arguments)
     logs.configure(getattr(args, "log_format", "text"), getattr(args, "log_level", "info"))
     try:
         code: int = args.run(args)

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from cli import access
+from cli import access, show
 from cli.pause import pause_for_reading, told
 from kube.configmaps import change_outages, read_outages
 from placement.model import Class
@@ -23,7 +23,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("outage", help="show, note or clear an outage of spot or on-demand")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text, function in (
-        ("list", "show what is noted", show),
+        ("list", "show what is noted", listed),
         ("set", "note that a class is out: its slots are admitted soft", note),
         ("clear", "clear what is noted", clear),
     ):
@@ -31,7 +31,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         access.add_options(action)
         action.set_defaults(run=function)
         if name == "list":
-            action.add_argument("-o", "--output", choices=("table", "json"), default="table")
+            show.add_option(action)
         else:
             action.add_argument("--class", dest="of", type=Class, choices=list(Class), default=Class.SPOT)
             action.add_argument("--zone", action="append", default=[], metavar="Z", help="only there; may be repeated")
@@ -48,14 +48,14 @@ def _duration(text: str) -> timedelta:
         raise argparse.ArgumentTypeError(f"expected a duration such as 90s, 5m or 1h30m, got {text!r}") from error
 
 
-def show(args: argparse.Namespace) -> int:
+def listed(args: argparse.Namespace) -> int:
     """The pause comes first: while it stands, nothing returns to a class that is back."""
     with access.client_for(args) as client:
         outages, _ = read_outages(client)
         paused = pause_for_reading(client, time.time())
-    if args.output == "json":
+    if args.output != "table":
         raw_pause = None if paused is None else paused.raw
-        print(json.dumps({"paused": raw_pause, **json.loads(outages_text(outages))}, indent=2))
+        show.write({"paused": raw_pause, **json.loads(outages_text(outages))}, args.output)
         return 0
     if paused is not None:
         print(told(paused))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli import access
+from cli import access, show
 from cli.configuration import configuration_for_reading
 from kube.client import Client
 from kube.configmaps import read_outages, read_pause
@@ -64,7 +63,8 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     access.add_options(parser)
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("-n", "--namespace", help="only this namespace")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    show.add_option(parser)
+    show.add_watch(parser)
     parser.add_argument(
         "--set",
         dest="changes",
@@ -80,6 +80,10 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 where there is something to do."""
+    return show.show(args, lambda: look(args))
+
+
+def look(args: argparse.Namespace) -> show.Finding:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
     if args.namespace is not None and args.namespace not in picture.snapshot.namespaces:
@@ -94,12 +98,12 @@ def run(args: argparse.Namespace) -> int:
     shown = [each for each in _sorted(made.board) if _is_shown(each, args, asked, is_question)]
     only = {each.group.workload.uid for each in shown}
     part = _part(made.plan, only if args.namespace or is_question else None)
-    if args.output == "json":
-        workloads = {"workloads": [_workload_json(made, each) for each in shown]} if is_question else {}
-        print(json.dumps({**part.raw(), "paused": picture.paused and picture.paused.raw, **workloads}, indent=2))
-    else:
-        Console().print(_as_table(part, picture, made, shown if is_question else ()))
-    return 1 if part.actions or part.outages else 0
+    workloads = {"workloads": [_workload_json(made, each) for each in shown]} if is_question else {}
+    return show.Finding(
+        {**part.raw(), "paused": picture.paused and picture.paused.raw, **workloads},
+        lambda: _as_table(part, picture, made, shown if is_question else ()),
+        1 if part.actions or part.outages else 0,
+    )
 
 
 def take_picture(client: Client, config: Path | None) -> Picture:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli import access
+from cli import access, show
 from cli.configuration import configuration_for_reading
 from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
@@ -44,7 +43,8 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     access.add_options(parser)
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("-n", "--namespace", help="only this namespace")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    show.add_option(parser)
+    show.add_watch(parser)
     parser.add_argument("--pods", action="store_true", help="list every pod, where it is and why")
     parser.add_argument(
         "--left-over", action="store_true", help="list what pods still carry of ours where nobody is opted in any more"
@@ -54,6 +54,10 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 where a mix is not what it should be."""
+    return show.show(args, lambda: look(args))
+
+
+def look(args: argparse.Namespace) -> show.Finding:
     with access.client_for(args) as client:
         configuration = configuration_for_reading(args.config, client)
         snapshot = read_snapshot(client)
@@ -66,11 +70,11 @@ def run(args: argparse.Namespace) -> int:
         return _show_left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)], args.output)
     found = statuses(snapshot, configuration)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
-    if args.output == "json":
-        print(json.dumps(as_json(shown, now, paused, with_pods=args.pods), indent=2))
-    else:
-        Console().print(as_table(shown, paused, with_pods=args.pods))
-    return 0 if all(each.is_exact for each in shown) else 1
+    return show.Finding(
+        as_json(shown, now, paused, with_pods=args.pods),
+        lambda: as_table(shown, paused, with_pods=args.pods),
+        0 if all(each.is_exact for each in shown) else 1,
+    )
 
 
 def _show_left_over(found: Sequence[LeftOver], output: str) -> int:

@@ -173,6 +173,7 @@ class Program:
             mistakes=Mistakes(self.events.tell),
         )
         self.metrics.outage_version.set_function(lambda: outages.current.version)
+        self.metrics.show_outages(lambda: outages.current.standing(time.time()))
         self.metrics.ledger.set_function(lambda: len(self.admission.ledger))
         self.metrics.cache_age.set_function(lambda: self.informers.age_seconds(time.monotonic()))
         ledger = self.admission.ledger

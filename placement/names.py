@@ -117,35 +117,34 @@ SIGN_SCALE_UP = "TriggeredScaleUp"
 SIGN_NOMINATED = "Nominated"
 
 # --- metrics -------------------------------------------------------------------------------------------------------
-# Written by the webhook.
-METRIC_DECISIONS = "spotweave_admission_decisions"  # {class, reason}; `_total` is appended by the client library
+# What each one says, its labels and who writes it are in `metrics.METRICS`, which the programs and docs/metrics.md are
+# made from; read by Prometheus, the rules and dashboards of manifests/monitoring. Counters get `_total` appended.
+METRIC_DECISIONS = "spotweave_admission_decisions"
 METRIC_FAIL_OPEN = "spotweave_admission_fail_open"
 METRIC_ADMISSION_SECONDS = "spotweave_admission_seconds"
-METRIC_FORWARDED = "spotweave_admission_forwarded"  # {outcome}: calls handed to the replica that owns the ReplicaSet
+METRIC_FORWARDED = "spotweave_admission_forwarded"
 METRIC_LEDGER = "spotweave_ledger_decisions"
+METRIC_OUTAGES = "spotweave_outages"
 METRIC_OUTAGE_VERSION = "spotweave_outage_version"
 METRIC_CACHE_AGE = "spotweave_cache_age_seconds"
 METRIC_CERTIFICATE_EXPIRY = "spotweave_certificate_expiry_timestamp_seconds"
 METRIC_POLICY_MISTAKES = "spotweave_policy_mistakes"
-# Written by every rebalancer.
-METRIC_LEADING = "spotweave_rebalancer_leading"  # 1: this replica leads
+METRIC_LEADING = "spotweave_rebalancer_leading"
 METRIC_PASS_SECONDS = "spotweave_pass_seconds"  # noqa: S105 - a pass of the loop, no password
 METRIC_PLAN_SECONDS = "spotweave_plan_seconds"
-METRIC_PASSES = "spotweave_passes"  # {outcome}
 METRIC_PAUSED = "spotweave_paused"
-# Written by the rebalancer that leads.
-METRIC_WORKLOAD_PODS = "spotweave_workload_pods"  # {namespace, kind, name, class, state}
-METRIC_WORKLOAD_WANTED = "spotweave_workload_wanted"  # {namespace, kind, name, class}
-METRIC_SPOT_SHARE = "spotweave_workload_spot_share"  # {namespace, kind, name}
-METRIC_HEADROOM = "spotweave_workload_headroom"  # {namespace, kind, name, assumed}
-METRIC_FLOOR = "spotweave_workload_min_on_demand"  # {namespace, kind, name}
-METRIC_BLAST_RADIUS = "spotweave_blast_radius"  # {namespace, kind, name, domain}
-METRIC_SURVIVES = "spotweave_survives"  # {namespace, kind, name, domain}
-METRIC_WORKLOADS_LEFT_OUT = "spotweave_workloads_left_out"  # beyond the cap on series
-METRIC_MOVES = "spotweave_moves"  # {reason, outcome}
-METRIC_ACTIONS = "spotweave_actions"  # {action, reason, outcome}
-METRIC_BLOCKED = "spotweave_blocked_pods"  # {reason}
+METRIC_WORKLOAD_PODS = "spotweave_workload_pods"
+METRIC_WORKLOAD_WANTED = "spotweave_workload_wanted"
+METRIC_SPOT_SHARE = "spotweave_workload_spot_share"
+METRIC_HEADROOM = "spotweave_workload_headroom"
+METRIC_FLOOR = "spotweave_workload_min_on_demand"
+METRIC_BLAST_RADIUS = "spotweave_blast_radius"
+METRIC_SURVIVES = "spotweave_survives"
+METRIC_WORKLOADS_LEFT_OUT = "spotweave_workloads_left_out"
+METRIC_MOVES = "spotweave_moves"
+METRIC_ACTIONS = "spotweave_actions"
+METRIC_BLOCKED = "spotweave_blocked_pods"
 METRIC_UNDER_WAY = "spotweave_moves_under_way"
-METRIC_NODES = "spotweave_nodes"  # {class, zone, instance_type, state}
-METRIC_UTILISATION = "spotweave_node_utilisation"  # {class, zone, instance_type, resource}
+METRIC_NODES = "spotweave_nodes"
+METRIC_UTILISATION = "spotweave_node_utilisation"
 METRIC_UNKNOWN_NODES = "spotweave_nodes_without_class"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from placement import names
 from placement.exposure import Domain, exposure, places
+from placement.metrics import METRICS
 from placement.model import Class
 from placement.plan.actions import How, Plan
 from placement.plan.assess import Assessment
@@ -18,8 +19,11 @@ from placement.plan.group import Site
 from rebalancer.board import Board
 from rebalancer.executor import Done
 
+# A second series for each counter, that nobody asks for.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
 MOST_WORKLOADS = 2000
-_WORKLOAD = ("namespace", "kind", "name")
+STATES = ("serving", "pending", "soft", "fallback")
 _MOVES = (How.RELEASE, How.FINISH, How.UNDO, How.EVICT, How.REPLACE, How.BURY)
 
 
@@ -29,18 +33,15 @@ class Metrics:
     def __init__(self, board: Board, is_leading: Callable[[], bool], most_workloads: int = MOST_WORKLOADS) -> None:
         self.registry = CollectorRegistry()
         own = self.registry
-        self._moves = Counter(names.METRIC_MOVES, "Moves by reason and outcome", ("reason", "outcome"), registry=own)
-        self._actions = Counter(
-            names.METRIC_ACTIONS, "What was done to pods", ("action", "reason", "outcome"), registry=own
-        )
-        self._blocked = Gauge(names.METRIC_BLOCKED, "Pods that should be moved and are not", ("reason",), registry=own)
-        self._plan_seconds = Histogram(names.METRIC_PLAN_SECONDS, "Time that planning took", registry=own)
-        self._pass_seconds = Histogram(names.METRIC_PASS_SECONDS, "The same with all actions", registry=own)
-        self.passes = Counter(names.METRIC_PASSES, "Passes by outcome", ("outcome",), registry=own)
-        self.paused = Gauge(names.METRIC_PAUSED, "1 while all moves are paused", registry=own)
-        self.cache_age = Gauge(names.METRIC_CACHE_AGE, "Time since the API server was last heard", registry=own)
-        self.outage_version = Gauge(names.METRIC_OUTAGE_VERSION, "Version of the outages that was read", registry=own)
-        Gauge(names.METRIC_LEADING, "1: this replica leads", registry=own).set_function(is_leading)
+        self._moves = Counter(*METRICS[names.METRIC_MOVES].declared, registry=own)
+        self._actions = Counter(*METRICS[names.METRIC_ACTIONS].declared, registry=own)
+        self._blocked = Gauge(*METRICS[names.METRIC_BLOCKED].declared, registry=own)
+        self._plan_seconds = Histogram(*METRICS[names.METRIC_PLAN_SECONDS].declared, registry=own)
+        self._pass_seconds = Histogram(*METRICS[names.METRIC_PASS_SECONDS].declared, registry=own)
+        self.paused = Gauge(*METRICS[names.METRIC_PAUSED].declared, registry=own)
+        self.cache_age = Gauge(*METRICS[names.METRIC_CACHE_AGE].declared, registry=own)
+        self.outage_version = Gauge(*METRICS[names.METRIC_OUTAGE_VERSION].declared, registry=own)
+        Gauge(*METRICS[names.METRIC_LEADING].declared, registry=own).set_function(is_leading)
         self.registry.register(_Workloads(board, is_leading, most_workloads))
 
     def tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
@@ -77,8 +78,8 @@ class _Workloads(Collector):
         if not self._is_leading():
             return
         found = sorted(self._board.assessments.values(), key=lambda each: each.group.workload.key)
-        yield _single(names.METRIC_WORKLOADS_LEFT_OUT, "Workloads beyond the cap", max(0, len(found) - self._most))
-        yield _single(names.METRIC_UNDER_WAY, "Moves under way", sum(each.under_way for each in found))
+        yield _single(names.METRIC_WORKLOADS_LEFT_OUT, max(0, len(found) - self._most))
+        yield _single(names.METRIC_UNDER_WAY, sum(each.under_way for each in found))
         yield from _of_workloads(found[: self._most])
         yield from self._exposures(found[: self._most])
         yield from self._nodes()
@@ -86,9 +87,9 @@ class _Workloads(Collector):
     def _exposures(self, found: Sequence[Assessment]) -> Iterator[GaugeMetricFamily]:
         ground = self._board.ground
         where = places({name: site.node for name, site in ground.sites.items()}, ground.configuration)
-        headroom = _family(names.METRIC_HEADROOM, "Replicas that may be lost", "assumed")
-        blast = _family(names.METRIC_BLAST_RADIUS, "The most replicas lost with one of these", "domain")
-        survives = _family(names.METRIC_SURVIVES, "1: min-available holds without any one of these", "domain")
+        headroom = _family(names.METRIC_HEADROOM)
+        blast = _family(names.METRIC_BLAST_RADIUS)
+        survives = _family(names.METRIC_SURVIVES)
         for each in found:
             ready = [where[member.pod.node] for member in each.members if member.serves]
             seen = exposure(ready, each.group.availability)
@@ -101,12 +102,11 @@ class _Workloads(Collector):
 
     def _nodes(self) -> Iterator[GaugeMetricFamily]:
         sites = list(self._board.ground.sites.values())
-        labels = ("class", "zone", "instance_type")
-        nodes = GaugeMetricFamily(names.METRIC_NODES, "Nodes by pool and state", labels=(*labels, "state"))
+        nodes = _family(names.METRIC_NODES)
         for (pool, state), count in Tally((_pool(site), _state(site)) for site in sites).items():
             nodes.add_metric([*pool, state], count)
         yield nodes
-        used = GaugeMetricFamily(names.METRIC_UTILISATION, "Share of a pool asked for", labels=(*labels, "resource"))
+        used = _family(names.METRIC_UTILISATION)
         for pool in sorted({_pool(site) for site in sites}):
             there = [site for site in sites if _pool(site) == pool]
             for resource in ("cpu", "memory", "pods"):
@@ -117,14 +117,14 @@ class _Workloads(Collector):
         yield used
         classes = self._board.ground.configuration.classes
         unknown = sum(classes.of_node(site.node.labels) is None for site in sites)
-        yield _single(names.METRIC_UNKNOWN_NODES, "Nodes whose labels tell no class; they count as on-demand", unknown)
+        yield _single(names.METRIC_UNKNOWN_NODES, unknown)
 
 
 def _of_workloads(found: Sequence[Assessment]) -> Iterator[GaugeMetricFamily]:
-    pods = _family(names.METRIC_WORKLOAD_PODS, "Pods by class and state", "class", "state")
-    wanted = _family(names.METRIC_WORKLOAD_WANTED, "Pods that should be on each class", "class")
-    share = _family(names.METRIC_SPOT_SHARE, "Share of serving pods that are on spot")
-    floor = _family(names.METRIC_FLOOR, "min-on-demand")
+    pods = _family(names.METRIC_WORKLOAD_PODS)
+    wanted = _family(names.METRIC_WORKLOAD_WANTED)
+    share = _family(names.METRIC_SPOT_SHARE)
+    floor = _family(names.METRIC_FLOOR)
     for each in found:
         labels = _labels(each)
         for (of, state), count in _states(each).items():
@@ -139,12 +139,14 @@ def _of_workloads(found: Sequence[Assessment]) -> Iterator[GaugeMetricFamily]:
 
 
 def _states(found: Assessment) -> Tally[tuple[str, str]]:
-    """Serving and soft pods by the class of their node, pending ones by the class that they are of."""
-    counts = Tally[tuple[str, str]]({(str(of), state): 0 for of in Class for state in ("serving", "pending", "soft")})
+    """Serving, soft and fallen-back pods by the class of their node, pending ones by the class that they are of."""
+    counts = Tally[tuple[str, str]]({(str(of), state): 0 for of in Class for state in STATES})
     for member in found.members:
         of = str(member.of or Class.ON_DEMAND)
+        is_soft = names.SOFT in member.pod.annotations
         counts[of, "serving" if member.serves else "pending"] += 1
-        counts[of, "soft"] += names.SOFT in member.pod.annotations
+        counts[of, "soft"] += is_soft
+        counts[of, "fallback"] += is_soft and member.site is not None and member.pod.labels.get(names.CLASS) != of
     return counts
 
 
@@ -153,12 +155,13 @@ def _labels(found: Assessment) -> list[str]:
     return [workload.namespace, str(workload.kind), workload.name]
 
 
-def _family(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, text, labels=(*_WORKLOAD, *labels))
+def _family(name: str) -> GaugeMetricFamily:
+    metric = METRICS[name]
+    return GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
 
 
-def _single(name: str, text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, text, value=value)
+def _single(name: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, METRICS[name].help, value=value)
 
 
 def _pool(site: Site) -> tuple[str, str, str]:

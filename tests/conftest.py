@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from contextlib import nullcontext
 
@@ -20,7 +21,8 @@ settings.register_profile("check", derandomize=True, deadline=None, suppress_hea
 settings.register_profile("soak", deadline=None, max_examples=5_000, suppress_health_check=SLOW)
 settings.load_profile("soak" if os.environ.get("SPOTWEAVE_SOAK") else "check")
 
-MISSING = pytest.StashKey[str]()
+MISSING = pytest.StashKey[dict[str, str]]()  # what is missing on this machine, and what to do about it
+PROMETHEUS = ("prometheus", "promtool")
 
 # Whoever starts us in the background may have had SIGINT ignored, which programs that we start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,23 +33,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not os.environ.get("SPOTWEAVE_SOAK"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
-    on_cluster = [item for item in items if item.get_closest_marker("cluster")]
-    if not on_cluster or config.option.collectonly:
+    config.stash[MISSING] = {}
+    if config.option.collectonly:
+        return
+    lacking = [name for name in PROMETHEUS if shutil.which(name) is None]
+    if lacking and _marked(items, "prometheus"):
+        told = f"{' and '.join(lacking)} not found on PATH: install Debian's package prometheus"
+        _leave_out(config, items, "prometheus", "NOT TESTED WITH A REAL PROMETHEUS", told)
+    if not _marked(items, "cluster"):
         return
     try:
         capture = config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else nullcontext():
             get_programs(chosen_kubernetes(), Progress())
     except ClusterError as error:
-        if os.environ.get("SPOTWEAVE_REQUIRE_CLUSTER"):
-            raise pytest.UsageError(f"no control plane, and it is required: {error}") from error
-        config.stash[MISSING] = str(error)
-        for item in on_cluster:
-            item.add_marker(pytest.mark.skip(reason="no control plane on this machine"))
+        _leave_out(config, items, "cluster", "NOT TESTED ON A REAL CONTROL PLANE", str(error))
+
+
+def _marked(items: list[pytest.Item], marker: str) -> list[pytest.Item]:
+    return [item for item in items if item.get_closest_marker(marker)]
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], marker: str, headline: str, told: str) -> None:
+    if os.environ.get("SPOTWEAVE_REQUIRE_CLUSTER"):
+        raise pytest.UsageError(f"{headline.lower()}, and that is required: {told}")
+    config.stash[MISSING][headline] = told
+    for item in _marked(items, marker):
+        item.add_marker(pytest.mark.skip(reason=headline.lower()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    missing = config.stash.get(MISSING, "")
-    if missing:
-        terminalreporter.write_sep("!", "NOT TESTED ON A REAL CONTROL PLANE", red=True, bold=True)
-        terminalreporter.write_line(missing)
+    for headline, told in config.stash.get(MISSING, {}).items():
+        terminalreporter.write_sep("!", headline, red=True, bold=True)
+        terminalreporter.write_line(told)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from placement import names
+from placement.metrics import METRICS
+from placement.model import Class
+from placement.outage import Outage
 from webhook.review import Verdict
+
+# A second series for each counter, that nobody asks for.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+ANSWERED, FAILED = "answered", "failed"
+BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
 class Metrics:
@@ -15,38 +25,25 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        decisions = Counter(
-            names.METRIC_DECISIONS, "Pods by class and reason", ("class", "reason"), registry=self.registry
-        )
+        own = self.registry
+        decisions = Counter(*METRICS[names.METRIC_DECISIONS].declared, registry=own)
         self._decision = cache(decisions.labels)  # finding the right one costs more than counting
-        self.fail_open = Counter(
-            names.METRIC_FAIL_OPEN, "Pods allowed unchanged because something went wrong", registry=self.registry
-        )
-        self.mistakes = Counter(
-            names.METRIC_POLICY_MISTAKES, "Policy mistakes met while placing pods", registry=self.registry
-        )
-        self.seconds = Histogram(
-            names.METRIC_ADMISSION_SECONDS,
-            "Time from the call to the answer",
-            buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0),
-            registry=self.registry,
-        )
-        self._forwarded = Counter(
-            names.METRIC_FORWARDED,
-            "Calls handed to the replica that owns the ReplicaSet",
-            ("outcome",),
-            registry=self.registry,
-        )
-        self.ledger = Gauge(names.METRIC_LEDGER, "Decisions whose pod was not seen yet", registry=self.registry)
-        self.outage_version = Gauge(
-            names.METRIC_OUTAGE_VERSION, "Version of the outages that was read", registry=self.registry
-        )
-        self.cache_age = Gauge(
-            names.METRIC_CACHE_AGE, "Time since the API server was last heard", registry=self.registry
-        )
-        self.certificate_expiry = Gauge(
-            names.METRIC_CERTIFICATE_EXPIRY, "When the served certificate expires", registry=self.registry
-        )
+        self.fail_open = Counter(*METRICS[names.METRIC_FAIL_OPEN].declared, registry=own)
+        self.mistakes = Counter(*METRICS[names.METRIC_POLICY_MISTAKES].declared, registry=own)
+        self.seconds = Histogram(*METRICS[names.METRIC_ADMISSION_SECONDS].declared, buckets=BUCKETS, registry=own)
+        self._forwarded = Counter(*METRICS[names.METRIC_FORWARDED].declared, registry=own)
+        for outcome in (ANSWERED, FAILED):
+            self._forwarded.labels(outcome)  # a rate that starts at nothing would miss the first
+        self.ledger = Gauge(*METRICS[names.METRIC_LEDGER].declared, registry=own)
+        self._outages = Gauge(*METRICS[names.METRIC_OUTAGES].declared, registry=own)
+        self.outage_version = Gauge(*METRICS[names.METRIC_OUTAGE_VERSION].declared, registry=own)
+        self.cache_age = Gauge(*METRICS[names.METRIC_CACHE_AGE].declared, registry=own)
+        self.certificate_expiry = Gauge(*METRICS[names.METRIC_CERTIFICATE_EXPIRY].declared, registry=own)
+
+    def show_outages(self, standing: Callable[[], Iterable[Outage]]) -> None:
+        """Looks when it is asked: an outage ends by itself."""
+        for of in Class:
+            self._outages.labels(of).set_function(partial(_outages, standing, of))
 
     def count(self, verdict: Verdict) -> None:
         placed = verdict.decision.placed if verdict.decision else None
@@ -55,7 +52,11 @@ class Metrics:
             self.mistakes.inc(len(verdict.mistakes))
 
     def forwarded(self, answered: bool) -> None:
-        self._forwarded.labels("answered" if answered else "failed").inc()
+        self._forwarded.labels(ANSWERED if answered else FAILED).inc()
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
+
+
+def _outages(standing: Callable[[], Iterable[Outage]], of: Class) -> int:
+    return sum(outage.of is of for outage in standing())

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from io import StringIO
 
 import pytest
-from rich.console import Console, Group
 
 from cli.status import as_json, as_table, left_over_table
 from placement import names
@@ -18,6 +16,7 @@ from placement.leftover import left_over
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
 from placement.pause import Pause
 from placement.status import WorkloadStatus, statuses
+from tests.cli.printed import printed
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 SOURCES = {"workload", "namespace", "configuration", "built-in"}
@@ -81,12 +80,6 @@ def test_a_pause_is_shown_on_top() -> None:
     assert as_json(found(), NOW, pause)["paused"] == raw
     for shown in (found(), ()):
         assert printed(as_table(shown, pause), 200).startswith("Paused since 2025-06-15 15:06:40Z")
-
-
-def printed(table: Group, width: int) -> str:
-    out = StringIO()
-    Console(file=out, width=width).print(table)
-    return out.getvalue()
 
 
 def exposed(ready: list[Place], needed: int, source: Source = Source.DECLARED) -> tuple[str, str]:

@@ -1,0 +1,376 @@
+"""The Grafana dashboards of manifests/monitoring/grafana, as tables of panels; JSON that nobody reads comes out.
+
+Queries use the programs' own metrics, so that the dashboards work where the recording rules are not loaded. While one
+rebalancer takes over from another both may be seen for a scrape: `max by` takes one of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["stat", "timeseries", "bargauge", "table"]
+COLUMNS = 24
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+RATE = "$__rate_interval"
+PICKED = 'namespace=~"$namespace"'
+WORKLOAD = "namespace, kind, name"
+FAILED_ACTIONS = 'spotweave_actions_total{outcome!~"done|gone"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """PromQL, and what its series are called."""
+
+    expression: str
+    legend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A picture: what it asks, in which unit, and how many of the 24 columns it takes."""
+
+    title: str
+    kind: Kind
+    queries: tuple[Query, ...]
+    width: int
+    height: int = 8
+    unit: str = "short"
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """Panels from left to right, a new row where one does not fit."""
+
+    name: str
+    title: str
+    panels: tuple[Panel, ...]
+    has_namespaces: bool = False
+
+
+def _pods(state: str, by: str = "", of: str = "") -> str:
+    """Pods of the namespaces that were picked, each workload counted once."""
+    chosen = f'{PICKED},state="{state}"' + (f',class="{of}"' if of else "")
+    total = f"sum by ({by})" if by else "sum"
+    return f"{total} (max by ({WORKLOAD}, class) (spotweave_workload_pods{{{chosen}}}))"
+
+
+def _exposed(assumed: str) -> str:
+    """How many workloads would not survive, by domain; 0 where all do."""
+    lost = f"1 - min by ({WORKLOAD}, domain) (spotweave_survives{{{PICKED}}})"
+    chosen = f'0 * min by ({WORKLOAD}) (spotweave_workload_headroom{{{PICKED},assumed="{assumed}"}}) + 1'
+    return f"sum by (domain) (({lost}) * on ({WORKLOAD}) group_left () ({chosen}))"
+
+
+def _quantile(share: float, histogram: str) -> str:
+    return f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket[{RATE}])))"
+
+
+def _rate(counter: str, *by: str) -> str:
+    return f"sum by ({', '.join(by)}) (rate({counter}[{RATE}]))" if by else f"sum(rate({counter}[{RATE}]))"
+
+
+SHARE = Dashboard(
+    "share",
+    "Spotweave: share and exposure",
+    (
+        Panel(
+            "Spot share",
+            "stat",
+            (Query(f"{_pods('serving', of='spot')} / {_pods('serving')}"),),
+            4,
+            unit="percentunit",
+            about="Of all serving pods of opted-in workloads, those on spot.",
+        ),
+        Panel(
+            "Would not survive, declared",
+            "bargauge",
+            (Query(_exposed("false"), "{{domain}}"),),
+            6,
+            about="Workloads whose declared min-available the loss of one node, pool, zone or all spot would break.",
+        ),
+        Panel(
+            "Would not survive, assumed",
+            "bargauge",
+            (Query(_exposed("true"), "{{domain}}"),),
+            6,
+            about="The same where nobody said how many must serve: advice.",
+        ),
+        Panel(
+            "Fell back",
+            "stat",
+            (Query(_pods("fallback", "class"), "now on {{class}}"),),
+            4,
+            about="Pods that run on the other class than they should, because theirs was out.",
+        ),
+        Panel("Outages", "stat", (Query("max by (class) (spotweave_outages)", "{{class}}"),), 4),
+        Panel(
+            "Spot share by namespace",
+            "timeseries",
+            (Query(f"{_pods('serving', 'namespace', 'spot')} / {_pods('serving', 'namespace')}", "{{namespace}}"),),
+            12,
+            unit="percentunit",
+        ),
+        Panel(
+            "Wanted and serving",
+            "timeseries",
+            (
+                Query(
+                    f"sum by (class) (max by ({WORKLOAD}, class) (spotweave_workload_wanted{{{PICKED}}}))",
+                    "{{class}} wanted",
+                ),
+                Query(_pods("serving", "class"), "{{class}} serving"),
+                Query(_pods("pending", "class"), "{{class}} pending"),
+            ),
+            12,
+        ),
+        Panel(
+            "Workloads",
+            "table",
+            (
+                Query(f"max by ({WORKLOAD}) (spotweave_workload_spot_share{{{PICKED}}})", "spot share"),
+                Query(f"min by ({WORKLOAD}, assumed) (spotweave_workload_headroom{{{PICKED}}})", "headroom"),
+                Query(f'max by ({WORKLOAD}) (spotweave_blast_radius{{{PICKED},domain="pool"}})', "pool"),
+                Query(f'max by ({WORKLOAD}) (spotweave_blast_radius{{{PICKED},domain="zone"}})', "zone"),
+                Query(f'max by ({WORKLOAD}) (spotweave_blast_radius{{{PICKED},domain="spot"}})', "all spot"),
+            ),
+            24,
+            10,
+            about="Replicas that may be lost, and the most that would be lost with one pool, one zone and all spot.",
+        ),
+        Panel(
+            "Nodes by pool",
+            "timeseries",
+            (
+                Query(
+                    "max by (class, zone, instance_type, state) (spotweave_nodes)",
+                    "{{class}} {{zone}}/{{instance_type}} {{state}}",
+                ),
+            ),
+            10,
+        ),
+        Panel(
+            "Fullest resource of each pool",
+            "bargauge",
+            (
+                Query(
+                    "max by (class, zone, instance_type) (spotweave_node_utilisation)",
+                    "{{class}} {{zone}}/{{instance_type}}",
+                ),
+            ),
+            10,
+            unit="percentunit",
+        ),
+        Panel("Nodes without a class", "stat", (Query("max(spotweave_nodes_without_class)"),), 4),
+    ),
+    has_namespaces=True,
+)
+
+REBALANCER = Dashboard(
+    "rebalancer",
+    "Spotweave: rebalancer",
+    (
+        Panel("Leaders", "stat", (Query("sum(spotweave_rebalancer_leading)"),), 4, 4),
+        Panel("Paused", "stat", (Query("max(spotweave_paused)"),), 4, 4, unit="bool_yes_no"),
+        Panel("Moves under way", "stat", (Query("max(spotweave_moves_under_way)"),), 4, 4),
+        Panel("Blocked", "stat", (Query("sum(max by (reason) (spotweave_blocked_pods)) or vector(0)"),), 4, 4),
+        Panel("Workloads without series", "stat", (Query("max(spotweave_workloads_left_out)"),), 4, 4),
+        Panel("Outages", "stat", (Query("max by (class) (spotweave_outages)", "{{class}}"),), 4, 4),
+        Panel(
+            "Moves by reason, a minute",
+            "timeseries",
+            (Query(f"60 * {_rate('spotweave_moves_total', 'reason')}", "{{reason}}"),),
+            12,
+        ),
+        Panel(
+            "Moves by outcome, a minute",
+            "timeseries",
+            (Query(f"60 * {_rate('spotweave_moves_total', 'outcome')}", "{{outcome}}"),),
+            12,
+        ),
+        Panel(
+            "Blocked, by what is in the way",
+            "timeseries",
+            (Query("max by (reason) (spotweave_blocked_pods)", "{{reason}}"),),
+            12,
+        ),
+        Panel(
+            "Actions that failed, a minute",
+            "timeseries",
+            (
+                Query(
+                    f"60 * {_rate(FAILED_ACTIONS, 'action', 'outcome')} or vector(0)",
+                    "{{action}} {{outcome}}",
+                ),
+            ),
+            12,
+        ),
+        Panel(
+            "Time of a pass",
+            "timeseries",
+            (
+                Query(_quantile(0.5, "spotweave_pass_seconds"), "pass, median"),
+                Query(_quantile(0.99, "spotweave_pass_seconds"), "pass, 99 %"),
+                Query(_quantile(0.99, "spotweave_plan_seconds"), "planning, 99 %"),
+            ),
+            8,
+            unit="s",
+        ),
+        Panel(
+            "Passes a second", "timeseries", (Query(f"rate(spotweave_pass_seconds_count[{RATE}])", "{{instance}}"),), 8
+        ),
+        Panel(
+            "API server last heard",
+            "timeseries",
+            (Query("spotweave_cache_age_seconds", "{{instance}}"),),
+            8,
+            unit="s",
+            about="Up to a minute is normal.",
+        ),
+    ),
+)
+
+WEBHOOK = Dashboard(
+    "webhook",
+    "Spotweave: webhook",
+    (
+        Panel("Calls a second", "stat", (Query(_rate("spotweave_admission_seconds_count")),), 4, 4),
+        Panel("99 % answered within", "stat", (Query(_quantile(0.99, "spotweave_admission_seconds")),), 4, 4, unit="s"),
+        Panel(
+            "Failed open in an hour", "stat", (Query("sum(increase(spotweave_admission_fail_open_total[1h]))"),), 4, 4
+        ),
+        Panel(
+            "Certificate expires in",
+            "stat",
+            (Query("min(spotweave_certificate_expiry_timestamp_seconds) - time()"),),
+            4,
+            4,
+            unit="s",
+        ),
+        Panel("Not seen yet", "stat", (Query("sum(spotweave_ledger_decisions)"),), 4, 4, about="Decisions on pods."),
+        Panel("Mistakes in an hour", "stat", (Query("sum(increase(spotweave_policy_mistakes_total[1h]))"),), 4, 4),
+        Panel(
+            "Latency",
+            "timeseries",
+            tuple(
+                Query(_quantile(share, "spotweave_admission_seconds"), f"{100 * share:g} %")
+                for share in (0.5, 0.9, 0.99)
+            ),
+            12,
+            unit="s",
+        ),
+        Panel(
+            "Calls a second by replica",
+            "timeseries",
+            (Query(_rate("spotweave_admission_seconds_count", "instance"), "{{instance}}"),),
+            12,
+        ),
+        Panel(
+            "Decisions by class, a second",
+            "timeseries",
+            (Query(_rate("spotweave_admission_decisions_total", "class"), "{{class}}"),),
+            8,
+        ),
+        Panel(
+            "Decisions by reason, a second",
+            "timeseries",
+            (Query(_rate("spotweave_admission_decisions_total", "reason"), "{{reason}}"),),
+            8,
+        ),
+        Panel(
+            "Handed to the owning replica, a second",
+            "timeseries",
+            (Query(_rate("spotweave_admission_forwarded_total", "outcome"), "{{outcome}}"),),
+            8,
+        ),
+        Panel(
+            "Version of the outages that was read",
+            "timeseries",
+            (Query("spotweave_outage_version", "{{instance}}"),),
+            12,
+            about="Replicas differ for less than a second.",
+        ),
+        Panel(
+            "API server last heard", "timeseries", (Query("spotweave_cache_age_seconds", "{{instance}}"),), 12, unit="s"
+        ),
+    ),
+)
+
+DASHBOARDS = (SHARE, REBALANCER, WEBHOOK)
+
+
+def text(dashboard: Dashboard) -> str:
+    """The JSON that Grafana imports."""
+    variables = [{"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}]
+    raw = {
+        "uid": f"spotweave-{dashboard.name}",
+        "title": dashboard.title,
+        "tags": ["spotweave"],
+        "editable": True,
+        "refresh": "30s",
+        "schemaVersion": 39,
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": variables + ([_namespaces()] if dashboard.has_namespaces else [])},
+        "links": [{"type": "dashboards", "tags": ["spotweave"], "title": "Spotweave", "asDropdown": True}],
+        "panels": list(_placed(dashboard.panels)),
+    }
+    return json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
+
+
+def _namespaces() -> dict[str, Any]:
+    return {
+        "name": "namespace",
+        "type": "query",
+        "datasource": SOURCE,
+        "query": {"query": "label_values(spotweave_workload_pods, namespace)", "refId": "namespaces"},
+        "refresh": 2,
+        "includeAll": True,
+        "allValue": ".*",
+        "multi": True,
+        "current": {"text": "All", "value": "$__all"},
+    }
+
+
+def _placed(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
+    """Rows are as high as their highest panel."""
+    x = y = height = 0
+    for number, panel in enumerate(panels, 1):
+        if x + panel.width > COLUMNS:
+            x, y, height = 0, y + height, 0
+        position = {"x": x, "y": y, "w": panel.width, "h": panel.height}
+        x, height = x + panel.width, max(height, panel.height)
+        yield {"id": number, "gridPos": position, **_panel(panel)}
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    raw: dict[str, Any] = {
+        "type": panel.kind,
+        "title": panel.title,
+        "datasource": SOURCE,
+        "targets": [_target(panel, query, chr(ord("A") + index)) for index, query in enumerate(panel.queries)],
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+    }
+    if panel.about:
+        raw["description"] = panel.about
+    if panel.kind == "table":
+        named = {f"Value #{chr(ord('A') + index)}": query.legend for index, query in enumerate(panel.queries)}
+        tidy = {"renameByName": named, "excludeByName": {"Time": True}}
+        raw["transformations"] = [{"id": "merge", "options": {}}, {"id": "organize", "options": tidy}]
+        del raw["fieldConfig"]["defaults"]["min"]  # headroom may be negative
+    return raw
+
+
+def _target(panel: Panel, query: Query, letter: str) -> dict[str, Any]:
+    now = panel.kind != "timeseries"
+    return {
+        "refId": letter,
+        "datasource": SOURCE,
+        "expr": query.expression,
+        "legendFormat": query.legend or panel.title,
+        "instant": now,
+        "range": not now,
+        "format": "table" if panel.kind == "table" else "time_series",
+    }

@@ -1,0 +1,283 @@
+"""Every metric: what it is, which labels it has, what it says and who writes it.
+
+The programs build their metrics from this table, and `spotweave metrics` writes docs/metrics.md from it: what is
+documented is what is exposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from placement import names
+
+
+class Type(StrEnum):
+    """As Prometheus calls them."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Writer(StrEnum):
+    """Who exposes a metric."""
+
+    WEBHOOK = "every webhook"
+    REBALANCER = "every rebalancer"
+    LEADER = "the rebalancer that leads"
+    ALL = "every webhook and rebalancer"
+
+    @property
+    def components(self) -> frozenset[str]:
+        if self is Writer.ALL:
+            return frozenset((names.WEBHOOK_COMPONENT, names.REBALANCER_COMPONENT))
+        return frozenset((names.WEBHOOK_COMPONENT if self is Writer.WEBHOOK else names.REBALANCER_COMPONENT,))
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric, and what its labels' values are."""
+
+    name: str
+    type: Type
+    writer: Writer
+    help: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def series(self) -> str:
+        """The name to ask Prometheus for; of a histogram, the stem of three."""
+        return f"{self.name}_total" if self.type is Type.COUNTER else self.name
+
+    @property
+    def declared(self) -> tuple[str, str, tuple[str, ...]]:
+        """As the client library's constructors take it."""
+        return self.name, self.help, self.labels
+
+
+_WORKLOAD = ("namespace", "kind", "name")
+_POOL = ("class", "zone", "instance_type")
+
+_TABLE = (
+    # --- webhook
+    Metric(
+        names.METRIC_DECISIONS,
+        Type.COUNTER,
+        Writer.WEBHOOK,
+        "Pods by the class that they were given (none: left alone) and why",
+        ("class", "reason"),
+    ),
+    Metric(
+        names.METRIC_FAIL_OPEN,
+        Type.COUNTER,
+        Writer.WEBHOOK,
+        "Pods allowed unchanged because something went wrong",
+    ),
+    Metric(
+        names.METRIC_POLICY_MISTAKES,
+        Type.COUNTER,
+        Writer.WEBHOOK,
+        "Policy mistakes met while placing pods",
+    ),
+    Metric(
+        names.METRIC_ADMISSION_SECONDS,
+        Type.HISTOGRAM,
+        Writer.WEBHOOK,
+        "Time from the call to the answer",
+    ),
+    Metric(
+        names.METRIC_FORWARDED,
+        Type.COUNTER,
+        Writer.WEBHOOK,
+        "Calls handed to the replica that owns the ReplicaSet: answered or failed",
+        ("outcome",),
+    ),
+    Metric(
+        names.METRIC_LEDGER,
+        Type.GAUGE,
+        Writer.WEBHOOK,
+        "Decisions whose pod was not seen yet",
+    ),
+    Metric(
+        names.METRIC_CERTIFICATE_EXPIRY,
+        Type.GAUGE,
+        Writer.WEBHOOK,
+        "When the served certificate expires, in seconds since 1970; 0 before there is one",
+    ),
+    Metric(
+        names.METRIC_OUTAGES,
+        Type.GAUGE,
+        Writer.WEBHOOK,
+        "Outages of a class that stand; meanwhile its slots are admitted soft",
+        ("class",),
+    ),
+    # --- both
+    Metric(
+        names.METRIC_CACHE_AGE,
+        Type.GAUGE,
+        Writer.ALL,
+        "Time since the API server was last heard, of the resource that is worst off; up to a minute is normal",
+    ),
+    Metric(
+        names.METRIC_OUTAGE_VERSION,
+        Type.GAUGE,
+        Writer.ALL,
+        "Version of the outages that was read",
+    ),
+    # --- every rebalancer
+    Metric(
+        names.METRIC_LEADING,
+        Type.GAUGE,
+        Writer.REBALANCER,
+        "1: this replica leads",
+    ),
+    Metric(
+        names.METRIC_PAUSED,
+        Type.GAUGE,
+        Writer.REBALANCER,
+        "1 while all moves are paused",
+    ),
+    Metric(
+        names.METRIC_PLAN_SECONDS,
+        Type.HISTOGRAM,
+        Writer.REBALANCER,
+        "Time that planning took, once a pass",
+    ),
+    Metric(
+        names.METRIC_PASS_SECONDS,
+        Type.HISTOGRAM,
+        Writer.REBALANCER,
+        "The same with all actions; there is no pass while nothing is known for sure",
+    ),
+    Metric(
+        names.METRIC_BLOCKED,
+        Type.GAUGE,
+        Writer.REBALANCER,
+        "Pods that should be moved and are not, by what is in the way",
+        ("reason",),
+    ),
+    # --- the one that leads
+    Metric(
+        names.METRIC_MOVES,
+        Type.COUNTER,
+        Writer.LEADER,
+        "Steps of moves, by why a pod is moved and what came of it (release-done, finish-done, undo-done, …)",
+        ("reason", "outcome"),
+    ),
+    Metric(
+        names.METRIC_ACTIONS,
+        Type.COUNTER,
+        Writer.LEADER,
+        "What was done to pods, notes included",
+        ("action", "reason", "outcome"),
+    ),
+    Metric(
+        names.METRIC_UNDER_WAY,
+        Type.GAUGE,
+        Writer.LEADER,
+        "Moves under way",
+    ),
+    Metric(
+        names.METRIC_WORKLOAD_PODS,
+        Type.GAUGE,
+        Writer.LEADER,
+        "Pods by class and state: serving or pending; of these, soft ones, and soft ones that fell back to this class",
+        (*_WORKLOAD, "class", "state"),
+    ),
+    Metric(
+        names.METRIC_WORKLOAD_WANTED,
+        Type.GAUGE,
+        Writer.LEADER,
+        "Pods that should be on each class",
+        (*_WORKLOAD, "class"),
+    ),
+    Metric(
+        names.METRIC_SPOT_SHARE,
+        Type.GAUGE,
+        Writer.LEADER,
+        "Share of serving pods that are on spot; none while nothing serves",
+        _WORKLOAD,
+    ),
+    Metric(
+        names.METRIC_FLOOR,
+        Type.GAUGE,
+        Writer.LEADER,
+        "The policy's min-on-demand",
+        _WORKLOAD,
+    ),
+    Metric(
+        names.METRIC_HEADROOM,
+        Type.GAUGE,
+        Writer.LEADER,
+        "Replicas that may be lost; assumed is false where min-available or a budget says how many must serve",
+        (*_WORKLOAD, "assumed"),
+    ),
+    Metric(
+        names.METRIC_BLAST_RADIUS,
+        Type.GAUGE,
+        Writer.LEADER,
+        "The most replicas that are lost with one node, pool, zone or all spot",
+        (*_WORKLOAD, "domain"),
+    ),
+    Metric(
+        names.METRIC_SURVIVES,
+        Type.GAUGE,
+        Writer.LEADER,
+        "1: as many serve as must without any one node, pool, zone or all spot",
+        (*_WORKLOAD, "domain"),
+    ),
+    Metric(
+        names.METRIC_WORKLOADS_LEFT_OUT,
+        Type.GAUGE,
+        Writer.LEADER,
+        "Workloads without series, because there are too many",
+    ),
+    Metric(
+        names.METRIC_NODES,
+        Type.GAUGE,
+        Writer.LEADER,
+        "Nodes by pool and state: ready, not-ready or leaving",
+        (*_POOL, "state"),
+    ),
+    Metric(
+        names.METRIC_UTILISATION,
+        Type.GAUGE,
+        Writer.LEADER,
+        "Share of a pool's cpu, memory or pods that is asked for",
+        (*_POOL, "resource"),
+    ),
+    Metric(
+        names.METRIC_UNKNOWN_NODES,
+        Type.GAUGE,
+        Writer.LEADER,
+        "Nodes whose labels tell no class; they count as on-demand",
+    ),
+)
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}
+
+
+def document() -> str:
+    """docs/metrics.md."""
+    rows = [f"| `{each.series}` | {each.type} | {_labels(each)} | {each.help} | {each.writer} |" for each in _TABLE]
+    return "\n".join(
+        [_ABOUT, "| metric | type | labels | what it says | who writes it |", "|---|---|---|---|---|", *rows, ""]
+    )
+
+
+def _labels(metric: Metric) -> str:
+    return ", ".join(f"`{label}`" for label in metric.labels)
+
+
+_ABOUT = """\
+# Metrics
+
+<!-- Generated by `spotweave metrics --write` from placement/metrics.py. Do not edit. -->
+
+Both programs serve them at `/metrics` of their port `metrics` (8080), in the Prometheus text format. Series of
+workloads come from the rebalancer that leads, for the first 2,000 workloads. Of a histogram there are the series
+`_bucket`, `_sum` and `_count`.
+Rules, alerts and Grafana dashboards that use them: [monitoring.md](monitoring.md).
+"""

@@ -1,0 +1,122 @@
+"""`spotweave drill`: who would lose what, for people and scripts, and what the exit code says."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from cli.drill import Target, found, target
+from localcluster.errors import ClusterError
+from placement.configuration import Configuration
+from placement.exposure import Domain
+from tests.cli.printed import printed
+from tests.placement.test_drill import cluster
+
+TEXTS: dict[str, Target] = {
+    "node=a1": Target(Domain.NODE, "a1"),
+    "pool=zone-a/m5": Target(Domain.POOL, "zone-a/m5"),
+    "zone=zone-a": Target(Domain.ZONE, "zone-a"),
+    "spot": Target(Domain.SPOT),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), TEXTS.items())
+def test_targets_are_read_as_they_are_written(text: str, expected: Target) -> None:
+    """And written the same."""
+    assert target(text) == expected
+    assert str(expected) == text
+
+
+@pytest.mark.parametrize("text", ["", "pool", "pool=", "spot=", "spot=x", "rack=1", "=x"])
+def test_what_is_no_target_is_told_with_what_would_be(text: str) -> None:
+    """All four kinds."""
+    with pytest.raises(argparse.ArgumentTypeError, match="expected node=NAME, pool=ZONE/TYPE, zone=NAME or spot"):
+        target(text)
+
+
+def drilled(*texts: str, namespace: str | None = None) -> tuple[int, str, dict[str, tuple[int, int, int, bool]]]:
+    """Exit code, what people see, and by workload: lost, left, needed, falls below."""
+    finding = found(cluster(), Configuration(), [target(text) for text in texts], namespace)
+    rows = {
+        each["name"]: (each["lost"], each["left"], each["needed"], each["fallsBelow"])
+        for each in finding.raw["workloads"]
+    }
+    return finding.code, printed(finding.shown(), 80), rows
+
+
+def test_a_pool_that_takes_a_declared_minimum_away_is_a_finding() -> None:
+    """Three of ten go, and eight must serve."""
+    code, text, rows = drilled("pool=zone-a/m5")
+    assert code == 1
+    assert rows == {"web": (3, 7, 8, True)}
+    assert text.splitlines()[0] == "Without pool=zone-a/m5 (2 nodes):"
+    assert "falls below" in text
+    assert "! 1 of 1 would serve fewer than they must, 1 of them declared" in text
+
+
+def test_a_node_that_may_go_is_none() -> None:
+    """Two of ten, and eight are left."""
+    code, text, rows = drilled("node=a1")
+    assert (code, rows) == (0, {"web": (2, 8, 8, False)})
+    assert "Without node=a1 (1 node):" in text
+    assert "All serve as many as they must." in text
+
+
+def test_what_is_assumed_is_told_and_is_no_finding() -> None:
+    """The store would lose both replicas, of which nobody said that one must serve."""
+    code, text, rows = drilled("node=d1", "node=b1", namespace="shop")
+    assert rows["store"] == (2, 0, 1, True)
+    assert "* assumed" in text
+    assert "2 of 2 would serve fewer than they must, 1 of them declared" in text
+    assert code == 1  # web's
+    assert drilled("node=d2")[0] == 0
+
+
+def test_several_go_at_once() -> None:
+    """As all spot, which is both pools."""
+    assert drilled("pool=zone-a/m5", "pool=zone-b/m5")[2] == drilled("spot")[2]
+
+
+def test_other_namespaces_are_left_out_on_request() -> None:
+    """And then nobody loses anything."""
+    code, text, rows = drilled("spot", namespace="bank")
+    assert (code, rows) == (0, {})
+    assert "nobody loses a replica" in text
+
+
+def test_the_table_fits_eighty_columns() -> None:
+    """And names everything."""
+    _, text, _ = drilled("spot")
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert "shop/web (deploy)" in text
+    assert "shop/store (sts)" in text
+
+
+def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
+    """With the nodes that would go."""
+    assert found(cluster(), Configuration(), [target("pool=zone-a/m5")]).raw == {
+        "targets": ["pool=zone-a/m5"],
+        "nodes": ["a1", "a2"],
+        "workloads": [
+            {
+                "namespace": "shop",
+                "kind": "Deployment",
+                "name": "web",
+                "lost": 3,
+                "left": 7,
+                "needed": 8,
+                "assumed": False,
+                "fallsBelow": True,
+            }
+        ],
+    }
+
+
+def test_a_pool_that_does_not_exist_is_told_with_those_that_do() -> None:
+    """Exit code 2, as for any bad input."""
+    with pytest.raises(ClusterError) as raised:
+        drilled("pool=zone-z/m5")
+    assert raised.value.exit_code == 2
+    assert "there is no pool 'zone-z/m5'" in str(raised.value)
+    assert "zone-a/m5, zone-b/m5" in str(raised.value)

@@ -1,0 +1,149 @@
+"""Metrics, rules and dashboards with a real Prometheus, against Spotweave on a real control plane."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.metrics import MONITORING, ROOT
+from cli.run import Installed, running
+from kube.client import connect
+from localcluster import LocalCluster, Options, demo_profile
+from placement import names
+from tests.cluster.conftest import label
+from tests.cluster.world import World, wait_for, workload
+from tests.monitoring.exposed import differences
+from tests.monitoring.prometheus import Prometheus, scraping
+
+pytestmark = [pytest.mark.cluster, pytest.mark.prometheus]
+
+CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s}\n"
+SHARE = "cluster:spotweave_spot_share:ratio"
+FAIL_OPEN = f'apiserver_admission_webhook_fail_open_count{{name="{names.WEBHOOK_ENTRY}"'
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Workloads of all kinds after some moves: declared and assumed, mistaken, blocked."""
+
+    installed: Installed
+    world: World
+    prometheus: Prometheus
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    directory = tmp_path_factory.mktemp("prometheus")
+    config = directory / "config.yaml"
+    config.write_text(CONFIGURATION)
+    rules = ROOT / MONITORING / "rules.yaml"
+    with (
+        LocalCluster.start(demo_profile(), options=Options(controller_qps=200, controller_burst=400)) as cluster,
+        running(cluster.kubeconfig, 1, config, log_level="warning", rebalancers=1) as installed,
+        scraping(directory, installed.report()["metrics"], rules) as prometheus,
+    ):
+        client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
+        client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        label(client, "shop")
+        world = World(client, Path(cluster.kubeconfig), "shop")
+        populate(world)
+        yield Scene(installed, world, prometheus)
+        client.close()
+
+
+def populate(world: World) -> None:
+    for name, replicas, settings in (
+        ("web", 10, {names.MIN_AVAILABLE: "8"}),
+        ("guess", 4, {}),
+        ("typo", 3, {names.SPOT_RATIO: "70"}),
+        ("held", 6, {}),
+    ):
+        world.create(workload("Deployment", name, replicas, settings))
+    for name in ("web", "guess", "typo", "held"):
+        world.rest(name)
+    changes = {"web": {names.SPOT_RATIO: "40%"}, "held": {names.SPOT_RATIO: "20%", names.REBALANCE: "plan-only"}}
+    for name, written in changes.items():
+        world.client.patch(world.path("Deployment", name), {"metadata": {"annotations": written}})
+    wait_for("the mix of web", lambda: world.status("web").is_exact and len(world.pods("web")) == 10)
+
+
+def queries() -> dict[str, str]:
+    """Every panel's queries, as Grafana would send them for all namespaces."""
+    found: dict[str, str] = {}
+    for path in sorted((ROOT / MONITORING / "grafana").glob("*.json")):
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel["targets"]:
+                asked = target["expr"].replace("$__rate_interval", "2m").replace("$namespace", ".*")
+                found[f"{path.stem}: {panel['title']} {target['refId']}"] = asked
+    return found
+
+
+def test_every_query_of_every_panel_is_answered(scene: Scene) -> None:
+    """None is wrong, which would be an error, and none is empty."""
+    unanswered = queries()
+
+    def is_answered() -> bool:
+        for name, expression in list(unanswered.items()):
+            assert "$" not in expression
+            if scene.prometheus.ask(expression):
+                del unanswered[name]
+        return not unanswered
+
+    try:
+        wait_for("an answer to every query", is_answered)
+    finally:
+        assert unanswered == {}
+
+
+def test_everything_is_scraped_and_every_rule_evaluated(scene: Scene) -> None:
+    """Prometheus complains of nothing, and nobody is alarmed without need."""
+    wait_for("all targets and rules to be healthy", lambda: scene.prometheus.unhealthy() == [])
+    alarming = {dict(labels)["alertname"] for labels in scene.prometheus.ask('ALERTS{alertstate="firing"}')}
+    assert alarming == set()
+
+
+def test_programs_expose_what_is_documented(scene: Scene) -> None:
+    """Names, types, labels and texts of docs/metrics.md; all of them, now that there were moves."""
+    for component in (names.WEBHOOK_COMPONENT, names.REBALANCER_COMPONENT):
+        assert differences(scene.installed.metrics(f"{component}-0"), component) == []
+
+
+def test_numbers_are_those_that_pods_and_nodes_tell(scene: Scene) -> None:
+    """Share, pods by class, and the most replicas in one pool, counted here from the API alone."""
+    ask, nodes = scene.prometheus, _nodes(scene.world)
+    pods = scene.world.client.get_json(scene.world.pods_path)["items"]
+    on_spot = sum(nodes[pod["spec"]["nodeName"]][names.CAPACITY] == "spot" for pod in pods)
+    wait_for("the share", lambda: ask.ask(SHARE) and abs(ask.one(SHARE) - on_spot / len(pods)) < 1e-9)
+    for app in ("web", "guess", "typo", "held"):
+        own = [nodes[pod["spec"]["nodeName"]] for pod in pods if pod["metadata"]["labels"]["app"] == app]
+        spot = [node for node in own if node[names.CAPACITY] == "spot"]
+        pools = Counter((node[names.ZONE], node[names.INSTANCE_TYPE]) for node in spot)
+        serving = f'spotweave_workload_pods{{name="{app}",class="spot",state="serving"}}'
+        assert ask.one(serving) == len(spot)
+        blast = max(pools.values(), default=0)
+        assert ask.one(f'spotweave_blast_radius{{name="{app}",domain="pool"}}') == blast
+        assert ask.one(f'spotweave_blast_radius{{name="{app}",domain="spot"}}') == len(spot)
+    assert ask.one('spotweave_workload_headroom{name="web",assumed="false"}') == 2
+    assert ask.one('sum(spotweave_blocked_pods{reason="plan-only"})') > 0
+    assert ask.one("sum(spotweave_nodes)") == len(nodes)
+
+
+def _nodes(world: World) -> dict[str, dict[str, Any]]:
+    found = world.client.get_json("/api/v1/nodes")["items"]
+    return {each["metadata"]["name"]: each["metadata"]["labels"] for each in found}
+
+
+def test_the_api_server_counts_what_does_not_reach_the_webhook(scene: Scene) -> None:
+    """Under the name that the alert reads. The last test: no webhook is left."""
+    for each in scene.installed.processes:
+        if each.name.startswith(names.WEBHOOK_COMPONENT):
+            each.process.terminate()
+            each.process.wait(15)
+    scene.world.scale("guess", 5)
+    wait_for("the API server to count it", lambda: FAIL_OPEN in scene.world.client.get("/metrics").decode())

@@ -1,0 +1,128 @@
+"""The table of metrics is what the programs expose, what is documented, and what rules and dashboards ask for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cli.metrics import ROOT, generated
+from placement import names
+from placement.configuration import Configuration
+from placement.decide import Reason
+from placement.metrics import METRICS, Type
+from placement.model import Class
+from placement.outage import Outage
+from rebalancer.board import Board
+from rebalancer.metrics import Metrics as RebalancerMetrics
+from tests.monitoring.exposed import differences, families, of_leader, values
+from tests.rebalancer.rebalancing import Rebalancer
+from tests.rebalancer.simulation import Cluster
+from webhook.metrics import Metrics as WebhookMetrics
+from webhook.review import Verdict
+
+USING = [
+    *sorted(ROOT.glob("docs/*.md")),
+    *sorted(ROOT.glob("manifests/monitoring/**/*.*")),
+    ROOT / "tests/monitoring/rules.yaml",
+    ROOT / "README.md",
+]
+OURS = re.compile(r"(?<![:\w])spotweave_[a-z][a-z_]+(?![\w:])")
+SUFFIXES = ("_bucket", "_sum", "_count")
+
+
+@pytest.mark.parametrize("path", generated())
+def test_generated_files_are_what_they_are_made_from(path: str) -> None:
+    """`spotweave metrics --write` was run after the last change."""
+    assert (ROOT / path).read_text() == generated()[path]
+
+
+def test_every_metric_that_has_a_name_is_in_the_table() -> None:
+    """And no other."""
+    assert {value for key, value in vars(names).items() if key.startswith("METRIC_")} == set(METRICS)
+
+
+@pytest.mark.parametrize("path", USING, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nobody_asks_for_a_metric_that_does_not_exist(path: Path) -> None:
+    """Counters by the name that Prometheus knows, histograms by one of their three series."""
+    known = {each.series for each in METRICS.values()}
+    known |= {each.name + suffix for each in METRICS.values() if each.type is Type.HISTOGRAM for suffix in SUFFIXES}
+    assert set(OURS.findall(path.read_text())) - known == set()
+
+
+def test_the_webhook_exposes_what_the_table_says() -> None:
+    """All of it, once something was decided."""
+    metrics = WebhookMetrics()
+    metrics.count(Verdict(Reason.OPTED_OUT))
+    metrics.show_outages(lambda: [Outage(Class.SPOT, 1.0), Outage(Class.SPOT, 2.0, frozenset({"zone-a"}))])
+    text = metrics.text().decode()
+    assert differences(text, names.WEBHOOK_COMPONENT) == []
+    assert values(text, names.METRIC_OUTAGES) == {
+        frozenset({("class", "spot")}): 2.0,
+        frozenset({("class", "on-demand")}): 0.0,
+    }
+    assert set(values(text, names.METRIC_FORWARDED).values()) == {0.0}
+
+
+def shop() -> tuple[Cluster, Rebalancer]:
+    """Ten replicas on a simulated cluster, at rest."""
+    cluster = Cluster(0)
+    cluster.opt_in("shop")
+    cluster.add_nodes(Class.SPOT, 6, "abc", ("m", "r"))
+    cluster.add_nodes(Class.ON_DEMAND, 4, "abc")
+    cluster.deploy("web", 10)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    cluster.run(60)
+    return cluster, rebalancer
+
+
+def told(cluster: Cluster, rebalancer: Rebalancer, leads: bool = True) -> str:
+    """What the rebalancer's metrics are after all passes so far, and one more."""
+    metrics = RebalancerMetrics(rebalancer.board, lambda: leads)
+    assert rebalancer.plan is not None
+    for plan, done in (*((plan, done) for _, plan, done in rebalancer.passes), (rebalancer.plan, [])):
+        metrics.tell(plan, done, 0.01, 0.02)
+    return metrics.text().decode()
+
+
+def test_the_rebalancer_exposes_what_the_table_says() -> None:
+    """All of it, once something was moved and something else could not be."""
+    cluster, rebalancer = shop()
+    web = next(iter(cluster.workloads))
+    cluster.annotate(web, spot_ratio="30%")
+    cluster.run(300)
+    cluster.annotate(web, spot_ratio="90%", rebalance="plan-only")
+    cluster.run(30)
+    assert differences(told(cluster, rebalancer), names.REBALANCER_COMPONENT) == []
+
+
+def test_who_does_not_lead_tells_nothing_of_workloads() -> None:
+    """Its labelled counters are declared, but empty."""
+    cluster, rebalancer = shop()
+    text = told(cluster, rebalancer, leads=False)
+    told_of = {name for name, each in families(text).items() if each.samples}
+    assert told_of & of_leader() == set()
+    assert names.METRIC_LEADING in told_of
+
+
+def test_soft_pods_count_as_fallen_back_only_on_the_other_class() -> None:
+    """Seven spot slots: all spot goes, and they run on on-demand."""
+    cluster, rebalancer = shop()
+    cluster.add_nodes(Class.ON_DEMAND, 4, "abc")
+    for node in [each for each in cluster.nodes.values() if each.labels[names.CAPACITY] == "spot"]:
+        cluster.lose(node.name)
+    cluster.run(120)
+    found = values(told(cluster, rebalancer), names.METRIC_WORKLOAD_PODS)
+    counts = {(dict(key)["class"], dict(key)["state"]): value for key, value in found.items()}
+    assert counts["on-demand", "serving"] == 10
+    assert counts["on-demand", "soft"] == counts["on-demand", "fallback"] == 7
+    assert counts["spot", "fallback"] == 0
+
+
+def test_an_empty_cluster_has_no_series_of_workloads() -> None:
+    """And nothing fails."""
+    text = RebalancerMetrics(Board(Configuration()), lambda: True).text().decode()
+    assert values(text, names.METRIC_WORKLOAD_PODS) == {}
+    assert values(text, names.METRIC_WORKLOADS_LEFT_OUT) == {frozenset(): 0.0}
