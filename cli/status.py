@@ -67,7 +67,7 @@ def look(args: argparse.Namespace) -> show.Finding:
         raise ClusterError(f"there is no namespace {args.namespace!r}", exit_code=2)
     if args.left_over:
         carrying = left_over(snapshot, configuration.classes)
-        return _show_left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)], args.output)
+        return _left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)])
     found = statuses(snapshot, configuration)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
     return show.Finding(
@@ -77,13 +77,10 @@ def look(args: argparse.Namespace) -> show.Finding:
     )
 
 
-def _show_left_over(found: Sequence[LeftOver], output: str) -> int:
+def _left_over(found: Sequence[LeftOver]) -> show.Finding:
     """Exit code 1 where there are any."""
-    if output == "json":
-        print(json.dumps({"leftOver": [each.raw for each in found]}, indent=2))
-    else:
-        Console().print(left_over_table(found))
-    return 1 if found else 0
+    raw = {"leftOver": [each.raw for each in found]}
+    return show.Finding(raw, lambda: left_over_table(found), 1 if found else 0)
 
 
 # --- for machines ----------------------------------------------------------------------------------------------------

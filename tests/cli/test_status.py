@@ -169,11 +169,8 @@ def test_an_empty_cluster_is_told_what_to_do() -> None:
 
 def test_what_is_left_over_is_told_for_people() -> None:
     placed = Pod("left", "web-a", "a", labels={names.CLASS: "spot"}, annotations={names.DECISION: "r/1"}, node="spot-1")
-    shown = StringIO()
-    console = Console(file=shown, width=120)
-    console.print(left_over_table(left_over(Snapshot({}, pods=(placed,)), Configuration().classes)))
-    console.print(left_over_table(()))
-    lines = shown.getvalue().splitlines()
+    some = left_over_table(left_over(Snapshot({}, pods=(placed,)), Configuration().classes))
+    lines = (printed(some, 120) + printed(left_over_table(()), 120)).splitlines()
     assert lines[1].split(maxsplit=3) == ["left/web-a", "spot-1", "-", "class, decision"]
     assert "rollout restart" in lines[2]
     assert lines[3].startswith("Nothing")
