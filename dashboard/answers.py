@@ -61,7 +61,7 @@ def overview(view: View, history: History) -> Raw:
             "lost": [{"name": name, "class": gone.of, "proof": gone.proof} for name, gone in view.taken.lost.items()],
         },
         "moves": _moves(view),
-        "outages": [each.raw for each in view.outages],
+        "outages": [each.raw for each in view.taken.outages],
         "paused": None if view.paused is None else view.paused.raw,
         "gangs": [],  # their queue comes here
         "events": history.events(),
@@ -274,7 +274,7 @@ def _node(view: View, site: Site) -> Raw:
         "name": site.node.name,
         "ready": site.node.ready,
         "leaving": site.is_leaving,
-        "ageSeconds": round(view.taken.at - site.node.created) if site.node.created else None,
+        "created": site.node.created or None,
         "fill": _fill(view, [site]),
     }
 

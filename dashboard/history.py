@@ -9,6 +9,7 @@ from typing import Any
 
 from dashboard.view import Taken
 from placement.model import Workload
+from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How
 from placement.plan.group import Ground
@@ -17,6 +18,8 @@ SAMPLE_SECONDS = 15.0
 MOST_SAMPLES = 1440  # six hours
 MOST_POINTS = 240  # that one answer tells
 MOST_EVENTS = 5000
+
+NO_OUTAGES: tuple[Outage, ...] = ()
 
 Key = tuple[str, str, str]  # namespace, kind, name of a workload
 
@@ -46,6 +49,7 @@ class History:
         self._lost: frozenset[str] = frozenset()
         self._ground: Ground | None = None
         self._leaving: frozenset[str] = frozenset()
+        self._out = {outage.key: outage for outage in NO_OUTAGES}
 
     def note(self, taken: Taken, done: Iterable[tuple[Action, Outcome | None]]) -> None:
         """After a pass: what it saw, and what it did."""
@@ -53,9 +57,7 @@ class History:
         self._events.extend(_moves(taken.at, done))
         self._events.extend(self._losses(taken))
         self._events.extend(self._departures(taken))
-        for outage in taken.plan.outages:
-            where = ", ".join(sorted(outage.zones)) or "everywhere"
-            self._events.append(Event(taken.at, "outage", f"{outage.of} is out, {where}"))
+        self._events.extend(self._outages(taken))
 
     def points(self) -> list[tuple[int, float]]:
         """When, and the share of serving pods that were on spot; at most so many, the latest among them."""
@@ -85,6 +87,16 @@ class History:
             count = sum(pod.node in new for pod in each.lost)
             if count:
                 yield Event(taken.at, "lost", f"{_pods(count)} lost with their nodes", _key(each.group.workload))
+
+    def _outages(self, taken: Taken) -> Iterator[Event]:
+        """Noted, or over."""
+        new = {outage.key: outage for outage in taken.outages}
+        old, self._out = self._out, new
+        for key in (*(new.keys() - old.keys()), *(old.keys() - new.keys())):
+            outage = new.get(key) or old[key]
+            where = ", ".join(sorted(outage.zones)) or "everywhere"
+            text = f"{outage.of} is out, {where}" if key in new else f"{outage.of} may be back, {where}"
+            yield Event(taken.at, "outage", text)
 
     def _departures(self, taken: Taken) -> Iterator[Event]:
         if taken.ground is self._ground:

@@ -61,6 +61,7 @@ class Taken:
     namespaces: Mapping[str, Namespace]
     ground: Ground
     lost: Lost
+    outages: tuple[Outage, ...]  # that stand
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,6 @@ class View:
     used: Callable[[str], Mapping[str, int]]
     seen: tuple[Seen, ...]  # in the order of namespace, kind and name
     places: Mapping[str, Place]
-    outages: tuple[Outage, ...]  # that stand
     paused: Pause | None
 
     @cached_property
@@ -109,7 +109,15 @@ class Viewer:
     def take(self, plan: Plan, now: float) -> Taken:
         """On the loop's thread, after a pass."""
         board = self._board
-        self._taken = Taken(now, plan, dict(board.assessments), dict(board.namespaces), board.ground, dict(board.lost))
+        self._taken = Taken(
+            now,
+            plan,
+            dict(board.assessments),
+            dict(board.namespaces),
+            board.ground,
+            dict(board.lost),
+            self.around.outages().standing(now),
+        )
         return self._taken
 
     def view(self) -> View | None:
@@ -124,14 +132,12 @@ class Viewer:
     def _made(self, taken: Taken) -> View:
         where = self._where(taken.ground)
         self._seen = {uid: self._look(uid, each, taken, where) for uid, each in taken.assessments.items()}
-        now = self.around.now()
         return View(
             taken,
             self._board.used,
             tuple(sorted(self._seen.values(), key=lambda each: each.key)),
             where,
-            self.around.outages().standing(now),
-            standing(self.around.pause(), now),
+            standing(self.around.pause(), self.around.now()),
         )
 
     def _where(self, ground: Ground) -> Mapping[str, Place]:

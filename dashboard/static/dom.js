@@ -41,7 +41,7 @@ export function table(caption, columns, rows, empty) {
   const cell = (row) => ([, content, kind], index) => index
     ? h("td", { class: kind }, content(row))
     : h("th", { scope: "row", class: kind }, content(row));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  return h("div", { class: rows.length > 25 ? "scroll tall" : "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {},
       h("caption", { class: "unseen" }, caption),
       h("thead", {}, h("tr", {}, columns.map(([title, , kind]) => h("th", { scope: "col", class: kind }, title)))),
@@ -51,9 +51,11 @@ export function table(caption, columns, rows, empty) {
 export const pathOf = (each) => [each.namespace, each.kind, each.name].map(encodeURIComponent).join("/");
 export const link = (each) => h("a", { href: `#/workloads/${pathOf(each)}` }, `${each.namespace}/${each.name}`);
 export const percent = (share) => share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`;
-export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+export const whole = (number) => number.toLocaleString("en");
+export const count = (number, one, many = `${one}s`) => `${whole(number)} ${number === 1 ? one : many}`;
 export const shareOf = ({ spot, onDemand }) => spot + onDemand ? spot / (spot + onDemand) : null;
 export const mix = ({ spot, onDemand }) => `${spot} + ${onDemand}`;
+export const signed = (number) => String(number).replace("-", "−");
 export const chip = (of) => h("span", { class: `chip ${of}` }, of);
 
 export function ago(seconds) {
@@ -68,4 +70,4 @@ export const since = (at, now = Date.now() / 1000) => at ? h("time", { datetime:
 export const clock = (at) => h("time", { datetime: new Date(at * 1000).toISOString() }, new Date(at * 1000).toLocaleTimeString());
 
 // Yes and no are words and signs, never colours alone.
-export const verdict = (good, text) => h("span", { class: good ? "good" : "bad" }, h("span", { "aria-hidden": "true" }, good ? "✓ " : "✗ "), text);
+export const verdict = (good, text, assumed = false) => h("span", { class: good ? "good" : assumed ? "fair" : "bad" }, h("span", { "aria-hidden": "true" }, good ? "✓ " : "✗ "), text);

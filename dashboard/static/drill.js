@@ -1,6 +1,6 @@
 // What if? A node, a pool, a zone or all spot goes; or a workload gets another ratio.
 
-import { count, fill, h, link, mix, section, table, verdict } from "./dom.js";
+import { count, fill, h, link, mix, section, signed, table, verdict } from "./dom.js";
 
 const DOMAINS = { node: "A node", pool: "A spot pool", zone: "A zone", spot: "All spot" };
 
@@ -69,7 +69,7 @@ function drawLoss(data) {
       ["Loses", (each) => each.lost, "number"],
       ["Left", (each) => each.left, "number"],
       ["Must serve", (each) => `${each.needed}${each.assumed ? "*" : ""}`, "number"],
-      ["", (each) => verdict(!each.fallsBelow, each.fallsBelow ? `${each.needed - each.left} too few` : "enough")],
+      ["", (each) => verdict(!each.fallsBelow, each.fallsBelow ? `${each.needed - each.left} too few` : "enough", each.assumed)],
     ], data.losses, "No workload that is opted in has a ready pod there."),
     data.losses.some((each) => each.assumed) && h("p", { class: "quiet small" }, "* assumed from the rollout: no min-available, no PodDisruptionBudget"),
     data.workloads > data.losses.length && h("p", { class: "quiet" }, `${data.workloads - data.losses.length} more are not listed.`),
@@ -91,7 +91,7 @@ function drawChange(data) {
   const [now, then] = [data.exposure, data.exposureAfter];
   const rows = [
     ["Mix wanted (spot + on-demand)", mix(data.wantedNow), mix(data.wanted)],
-    ["Headroom", now.headroom, then?.headroom],
+    ["Headroom", signed(now.headroom), then && signed(then.headroom)],
     ...Object.entries(DOMAINS).map(([domain, text]) => [`${text}: replicas at once`, told(now, domain), then && told(then, domain)]),
   ];
   return [
@@ -103,4 +103,4 @@ function drawChange(data) {
   ];
 }
 
-const told = (exposure, domain) => h("span", { class: exposure.survives[domain] ? "" : "bad" }, `${exposure.blastRadius[domain]}${exposure.survives[domain] ? "" : " (too many)"}`);
+const told = (exposure, domain) => h("span", { class: exposure.survives[domain] ? "" : exposure.assumed ? "fair" : "bad" }, `${exposure.blastRadius[domain]}${exposure.survives[domain] ? "" : " (too many)"}`);

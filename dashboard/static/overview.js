@@ -1,6 +1,6 @@
 // The cluster at a glance.
 
-import { ago, chip, clock, count, fill, h, link, mix, percent, s, section, since, table, verdict } from "./dom.js";
+import { ago, chip, clock, count, fill, h, link, percent, s, section, table, verdict, whole } from "./dom.js";
 
 const LOSSES = { node: "a node", pool: "a pool", zone: "a zone", spot: "all spot" };
 const SQUARES = 24; // nodes of a pool that are drawn one by one
@@ -23,7 +23,7 @@ export function overview({ announce }) {
     show([seen, pools]) {
       fill(banners, [seen.paused, seen.outages, seen.nodes.lost, seen.nodes.leaving], drawBanners);
       fill(tiles, [seen.spotShare, seen.workloads, seen.exposed, seen.moves.runningTotal, seen.nodes], () => drawTiles(seen));
-      fill(line, seen.spotShare.history, drawLine);
+      fill(line, [seen.spotShare.history, line.clientWidth || 640], drawLine);
       fill(losses, [seen.exposed.declared, seen.exposed.assumed], drawLosses);
       fill(exposed, seen.exposed, drawExposed);
       fill(map, pools.pools, () => drawMap(pools));
@@ -58,9 +58,9 @@ function drawTiles({ spotShare, workloads, exposed, moves, nodes }) {
   const wanted = spotShare.wanted.spot / (spotShare.wanted.spot + spotShare.wanted.onDemand || 1);
   const worst = exposed.declared.pool;
   return [
-    tile("Spot share", percent(spotShare.share), `${spotShare.spot} of ${count(serving, "serving pod")}; wanted ${percent(wanted)}`),
-    tile("Mixes as wanted", `${workloads.exact} of ${workloads.total}`, extras(workloads)),
-    tile("Not safe from a pool's loss", worst, worst ? "with a declared minimum" : "of those with a declared minimum", worst ? "bad" : "good"),
+    tile("Spot share", percent(spotShare.share), `${whole(spotShare.spot)} of ${count(serving, "serving pod")}; wanted ${percent(wanted)}`),
+    tile("Mixes as wanted", `${whole(workloads.exact)} of ${whole(workloads.total)}`, extras(workloads)),
+    tile("Not safe from a pool's loss", whole(worst), worst ? "with a declared minimum" : "of those with a declared minimum", worst ? "bad" : "good"),
     tile("Moves under way", moves.runningTotal, `${moves.nextTotal} next, ${moves.skippedTotal} blocked`),
     tile("Nodes", nodes.total, `${nodes.spot} spot, ${nodes.total - nodes.spot} on-demand`),
   ];
@@ -74,9 +74,9 @@ const tile = (title, value, detail, kind = "") => h("div", { class: `tile ${kind
 
 // --- share over time ------------------------------------------------------------------------------------------------
 
-const WIDTH = 640, HEIGHT = 170, LEFT = 40, BOTTOM = 22, TOP = 8, RIGHT = 12;
+const HEIGHT = 190, LEFT = 50, BOTTOM = 22, TOP = 8, RIGHT = 12;
 
-function drawLine(points) {
+function drawLine([points, WIDTH]) {
   if (!points.length) return h("p", { class: "quiet" }, "No pod serves yet.");
   const [from, to] = [points[0][0], Math.max(points.at(-1)[0], points[0][0] + 60)];
   const x = (at) => LEFT + (at - from) / (to - from) * (WIDTH - LEFT - RIGHT);
@@ -129,7 +129,7 @@ const drawExposed = ({ workloads, total }) => [
     ["Does not survive", (each) => h("span", { class: each.assumed ? "" : "bad" }, each.losses.join(", "))],
     ["Because", (each) => each.text, "wide"],
   ], workloads.slice(0, 10), "Every workload survives the loss of any node, any pool, any zone and of all spot."),
-  total > 10 && h("p", {}, h("a", { href: "#/workloads?only=exposed&sort=survives" }, `All ${total} exposed workloads`)),
+  total > 10 && h("p", {}, h("a", { href: "#/workloads?only=exposed&sort=survives" }, `All ${whole(total)} exposed workloads`)),
 ];
 
 // --- nodes ----------------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ function drawPool(pool) {
 }
 
 function drawNode(node) {
-  const told = `${node.name}: cpu ${percent(node.fill.cpu)}, memory ${percent(node.fill.memory)}, ${node.leaving ? "leaving" : node.ready ? "ready" : "not ready"}, ${ago(node.ageSeconds)} old`;
+  const told = `${node.name}: cpu ${percent(node.fill.cpu)}, memory ${percent(node.fill.memory)}, ${node.leaving ? "leaving" : node.ready ? "ready" : "not ready"}, ${node.created ? ago(Date.now() / 1000 - node.created) : "?"} old`;
   const level = h("span", { class: "level" });
   level.style.height = `${Math.min(100, Math.round((node.fill.cpu ?? 0) * 100))}%`;
   return h("li", { class: `square ${node.leaving ? "leaving" : ""} ${node.ready ? "" : "not-ready"}`, title: told }, level, h("span", { class: "unseen" }, told));

@@ -1,6 +1,6 @@
 // One workload: where each pod is and why, what happened, what comes next, what is in the way.
 
-import { chip, count, fill, h, mix, pathOf, section, table, verdict } from "./dom.js";
+import { chip, count, fill, h, mix, pathOf, section, signed, table, verdict } from "./dom.js";
 import { drawEvent } from "./overview.js";
 
 const DOMAINS = { node: "a node", pool: "a pool", zone: "a zone", spot: "all spot" };
@@ -41,11 +41,11 @@ function drawTop({ workload, policy }) {
 function drawFacts({ workload, needed, perils }) {
   const { exposure } = workload;
   return [
-    h("p", {}, `${needed} of ${workload.replicas} must serve, ${exposure.assumed ? "which is assumed from the rollout" : "as declared"}; headroom ${exposure.headroom}.`),
+    h("p", {}, `${needed} of ${workload.replicas} must serve, ${exposure.assumed ? "which is assumed from the rollout" : "as declared"}; headroom ${signed(exposure.headroom)}.`),
     table("What goes at once, and whether that is survived", [
       ["Loss of", ([, text]) => text],
       ["Replicas", ([domain]) => exposure.blastRadius[domain], "number"],
-      ["Survived", ([domain]) => verdict(exposure.survives[domain], exposure.survives[domain] ? "yes" : "no")],
+      ["Survived", ([domain]) => verdict(exposure.survives[domain], exposure.survives[domain] ? "yes" : "no", exposure.assumed)],
     ], Object.entries(DOMAINS), ""),
     perils.length > 0 && h("ul", { class: "small" }, perils.map((text) => h("li", {}, text))),
   ];

@@ -1,6 +1,6 @@
 // All workloads: sorted, filtered and cut into pages by the server, so that thousands of them cost as much as a hundred.
 
-import { count, fill, h, link, mix, since, verdict } from "./dom.js";
+import { count, fill, h, link, mix, signed, since, verdict } from "./dom.js";
 
 const ROWS = 100;
 const FILTERS = [["", "all"], ["exposed", "exposed to any loss"], ["declared", "exposed, with a declared minimum"], ["node", "not safe from a node's loss"],
@@ -12,8 +12,8 @@ const COLUMNS = [
   ["replicas", "Replicas", "number", (each) => each.replicas],
   ["wanted", "Wanted", "number", (each) => mix(each.wanted), "spot + on-demand"],
   ["actual", "Actual", "number", drawActual, "spot + on-demand"],
-  ["headroom", "Headroom", "number", (each) => `${each.exposure.headroom}${each.exposure.assumed ? "*" : ""}`, "ready beyond what must serve; * assumed"],
-  ...DOMAINS.map((domain) => [domain, domain, `number ${domain === "pool" ? "" : "extra"}`, (each) => drawBlast(each, domain), `the most replicas that go with one ${domain}`]),
+  ["headroom", "Headroom", "number", (each) => `${signed(each.exposure.headroom)}${each.exposure.assumed ? "*" : ""}`, "ready beyond what must serve; * assumed"],
+  ...DOMAINS.map((domain) => [domain, `${domain[0].toUpperCase()}${domain.slice(1)} loss`, `number ${domain === "pool" ? "" : "extra"}`, (each) => drawBlast(each, domain), `replicas that go at once, at most, with ${domain === "spot" ? "all spot" : `one ${domain}`}`]),
   ["survives", "Survives", "", drawSurvives],
   ["soft", "Soft", "number extra", (each) => each.soft || "–"],
   ["lastMove", "Last move", "extra", (each) => since(each.lastMove)],
@@ -32,7 +32,7 @@ const drawBlast = ({ exposure }, domain) => exposure.survives[domain]
 function drawSurvives({ exposure }) {
   const survived = DOMAINS.filter((domain) => exposure.survives[domain]);
   if (survived.length === DOMAINS.length) return verdict(true, "all");
-  return survived.length ? survived.join(", ") : h("span", { class: exposure.assumed ? "fair" : "" }, verdict(false, "none"));
+  return survived.length ? survived.join(", ") : verdict(false, "none", exposure.assumed);
 }
 
 export function workloads({ again, announce, query }) {
@@ -67,7 +67,7 @@ export function workloads({ again, announce, query }) {
     show(data) {
       matching = data.matching;
       COLUMNS.forEach(([key], index) => heads[index].setAttribute("aria-sort", key === wish.sort ? (wish.order === "desc" ? "descending" : "ascending") : "none"));
-      fill(body, data.workloads, (rows) => rows.length ? rows.map(drawRow) : h("tr", {}, h("td", { colspan: COLUMNS.length, class: "quiet" }, empty(data))));
+      fill(body, [data.workloads, Math.floor(Date.now() / 30000)], ([rows]) => rows.length ? rows.map(drawRow) : h("tr", {}, h("td", { colspan: COLUMNS.length, class: "quiet" }, empty(data))));
       const last = Math.min(data.offset + ROWS, matching);
       const text = matching ? `${data.offset + 1}–${last} of ${matching.toLocaleString("en")}${matching < data.total ? ` (${data.total.toLocaleString("en")} in all)` : ""}` : "none";
       if (found.textContent !== text) found.textContent = text;

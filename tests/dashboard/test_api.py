@@ -86,6 +86,7 @@ def test_the_overview_sums_up() -> None:
     assert answer["exposed"]["assumed"] == {"node": 1, "pool": 0, "zone": 1, "spot": 0}
     assert [each["name"] for each in answer["exposed"]["workloads"]] == ["web", "one"]
     assert [each["zones"] for each in answer["outages"]] == [["b"]]
+    assert [each["text"] for each in answer["events"]] == ["spot is out, b"]
     assert answer["paused"] is None
 
 
@@ -117,7 +118,7 @@ def test_pools_are_told_with_their_fill_and_who_leaves() -> None:
     spot = next(each for each in answer["pools"] if (each["zone"], each["class"]) == ("a", "spot"))
     assert (spot["count"], spot["fill"]["cpu"], spot["leaving"]) == (1, 0.5, 0)
     demand = next(each for each in answer["pools"] if (each["zone"], each["class"]) == ("a", "on-demand"))
-    assert demand["nodes"][0]["ageSeconds"] == 7200
+    assert demand["nodes"][0]["created"] == NOW - 7200
     left = next(each for each in shown(LEAVING).get("pools")["pools"] if each["leaving"])
     assert (left["zone"], left["class"]) == ("a", "spot")
 
