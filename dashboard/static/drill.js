@@ -69,7 +69,7 @@ function drawLoss(data) {
       ["Loses", (each) => each.lost, "number"],
       ["Left", (each) => each.left, "number"],
       ["Must serve", (each) => `${each.needed}${each.assumed ? "*" : ""}`, "number"],
-      ["", (each) => verdict(!each.fallsBelow, each.fallsBelow ? `${each.needed - each.left} too few` : "enough", each.assumed)],
+      ["", (each) => verdict(!each.fallsBelow, each.fallsBelow ? `${each.needed - each.left} too few` : "enough", each.assumed), "short"],
     ], data.losses, "No workload that is opted in has a ready pod there."),
     data.losses.some((each) => each.assumed) && h("p", { class: "quiet small" }, "* assumed from the rollout: no min-available, no PodDisruptionBudget"),
     data.workloads > data.losses.length && h("p", { class: "quiet" }, `${data.workloads - data.losses.length} more are not listed.`),

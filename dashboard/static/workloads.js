@@ -9,8 +9,8 @@ const FILTERS = [["", "all"], ["exposed", "exposed to any loss"], ["declared", "
 const DOMAINS = ["node", "pool", "zone", "spot"];
 const COLUMNS = [
   ["name", "Workload", "", (each) => [link(each), each.kind === "StatefulSet" ? h("span", { class: "quiet small" }, " sts") : ""]],
-  ["replicas", "Replicas", "number", (each) => each.replicas],
-  ["wanted", "Wanted", "number", (each) => mix(each.wanted), "spot + on-demand"],
+  ["replicas", "Replicas", "number extra", (each) => each.replicas],
+  ["wanted", "Wanted", "number extra", (each) => mix(each.wanted), "spot + on-demand"],
   ["actual", "Actual", "number", drawActual, "spot + on-demand"],
   ["headroom", "Headroom", "number", (each) => `${signed(each.exposure.headroom)}${each.exposure.assumed ? "*" : ""}`, "ready beyond what must serve; * assumed"],
   ...DOMAINS.map((domain) => [domain, `${domain[0].toUpperCase()}${domain.slice(1)} loss`, `number ${domain === "pool" ? "" : "extra"}`, (each) => drawBlast(each, domain), `replicas that go at once, at most, with ${domain === "spot" ? "all spot" : `one ${domain}`}`]),
