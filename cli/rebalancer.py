@@ -20,6 +20,10 @@ from cli import __version__
 from cli.configuration import load_configuration
 from cli.memory import spare_caches
 from cli.threads import end_with_any_thread
+from dashboard.app import create_app as create_dashboard
+from dashboard.guard import Guard, known_hosts
+from dashboard.history import History
+from dashboard.view import Around, Viewer
 from kube import resources
 from kube.client import Client, connect
 from kube.configmaps import STATE, ConfigMap, OutageMemory, PauseMemory
@@ -64,6 +68,19 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", type=Path, help="how to reach the cluster (default: as kubectl, or in-cluster)")
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("--metrics-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="probes and metrics")
+    parser.add_argument(
+        "--dashboard-listen", default="0.0.0.0:8090", metavar="HOST:PORT", help="the page (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--dashboard-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that people reach it by, beside loopback, the pod's address and the Service's name",
+    )
+    parser.add_argument(
+        "--dashboard-token-file", type=Path, metavar="F", help="asks for the bearer token that this file holds"
+    )
     parser.set_defaults(run=run)
 
 
@@ -74,9 +91,17 @@ def run(args: argparse.Namespace) -> int:
     program = Program(client, load_configuration(args.config, client), faults)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
-    with closing(client), serving(create_app(program.metrics, program.missing), args.metrics_listen):
+    with (
+        closing(client),
+        serving(create_app(program.metrics, program.missing), args.metrics_listen),
+        serving(create_dashboard(program.viewer, program.history, guard_for(args)), args.dashboard_listen, "page"),
+    ):
         program.run()
     return 0
+
+
+def guard_for(args: argparse.Namespace) -> Guard:
+    return Guard(known_hosts(os.environ.get("SPOTWEAVE_POD_IP"), args.dashboard_host), args.dashboard_token_file)
 
 
 class Program:
@@ -105,8 +130,12 @@ class Program:
             is_leading=self._leader.is_leading,
             current=self._pods.get,
         )
+        around = Around(
+            self._leader.is_leading, self._is_current, lambda: self._outages.current, lambda: self._pause.current
+        )
+        self.viewer, self.history = Viewer(self._board, around), History()
         watched = Watched(
-            is_current=lambda: self._informers.synced and self._informers.is_current(time.monotonic()),
+            is_current=self._is_current,
             is_leading=self._leader.is_leading,
             outages=lambda: self._outages.current,
             is_paused=self._is_paused,
@@ -139,10 +168,14 @@ class Program:
             self._pods = store
         return Informer(client, resource, store)
 
+    def _is_current(self) -> bool:
+        return self._informers.synced and self._informers.is_current(time.monotonic())
+
     def _is_paused(self, now: float) -> bool:
         return standing(self._pause.current, now) is not None
 
     def _tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         self.metrics.tell(made, done, plan_seconds, pass_seconds)
+        self.history.note(self.viewer.take(made, time.time()), ((each.action, each.outcome) for each in done))
         if self._leader.is_leading():
             self._teller.told(made, done)

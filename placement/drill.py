@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from placement.configuration import Configuration
 from placement.exposure import Domain, places
@@ -28,6 +29,19 @@ class Loss:
     @property
     def falls_below(self) -> bool:
         return self.left < self.needed
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        return {
+            "namespace": self.workload.namespace,
+            "kind": str(self.workload.kind),
+            "name": self.workload.name,
+            "lost": self.lost,
+            "left": self.left,
+            "needed": self.needed,
+            "assumed": self.is_assumed,
+            "fallsBelow": self.falls_below,
+        }
 
 
 def drill(snapshot: Snapshot, configuration: Configuration, lost_nodes: Collection[str]) -> tuple[Loss, ...]:

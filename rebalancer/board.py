@@ -262,6 +262,10 @@ class Board:
                     written = {names.RELEASED: None}
                     yield Action(How.UNDO, Why.OVER, None, pod, annotations=written, labels=labels, text="opted out")
 
+    @property
+    def namespaces(self) -> Mapping[str, Namespace]:
+        return self._namespaces
+
     def used(self, node: str) -> Mapping[str, int]:
         return self._used.get(node, NO_AMOUNTS)
 
