@@ -14,6 +14,7 @@ COPY kube kube
 COPY webhook webhook
 COPY rebalancer rebalancer
 COPY certs certs
+COPY dashboard dashboard
 COPY localcluster localcluster
 COPY cli cli
 COPY manifests manifests

@@ -12,9 +12,10 @@ from kube import resources
 from kube.client import Client
 from kube.informer import Informer, InformerSet
 from kube.resources import Resource
+from kube.snapshot import snapshot_of
 from kube.store import Store
 from placement.configuration import Configuration
-from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Workload
+from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Snapshot, Workload
 from rebalancer.board import Board
 
 
@@ -45,6 +46,18 @@ class Stores:
 
     def informers(self, client: Client) -> InformerSet:
         return InformerSet(Informer(client, resource, store) for resource, store in self.filled_by())
+
+    def snapshot(self) -> Snapshot:
+        return snapshot_of(
+            namespaces=self.namespaces,
+            nodes=self.nodes,
+            deployments=self.deployments,
+            stateful_sets=self.stateful_sets,
+            replica_sets=self.replica_sets,
+            pods=self.pods,
+            budgets=self.budgets,
+            quotas=self.quotas,
+        )
 
     def board(self) -> Board:
         """A rebalancer's board that follows them from now on."""

@@ -20,13 +20,14 @@ from cli.status import as_table
 from kube.client import Client, connect
 from kube.configmaps import read_configuration
 from kube.snapshot import read_snapshot
-from localcluster import LocalCluster, Options, demo_profile
+from localcluster import Choice, LocalCluster, Options, demo_profile
 from localcluster.progress import Progress
 from placement.status import WorkloadStatus, statuses
 
 EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
 NAMESPACE = "demo"
 SETTLE_SECONDS = 60.0
+MOVE_SECONDS = 240.0  # pods are moved when they are half a minute old, one after the other
 PACE = Options(controller_qps=200, controller_burst=400)  # by default the controllers create 20 objects a second
 
 
@@ -43,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
     console = Console(soft_wrap=False, highlight=False)
     with LocalCluster.start(demo_profile(), options=PACE, progress=Progress()) as cluster:
         console.print("[bold]A cluster of 12 nodes in 3 zones is up.[/] Installing Spotweave …")
-        with running(cluster.kubeconfig, log_format=args.log_format, log_level=args.log_level):
-            story = Story(console, cluster.kubeconfig, connect(cluster.kubeconfig, user_agent=f"demo/{__version__}"))
+        with running(cluster.kubeconfig, log_format=args.log_format, log_level=args.log_level, rebalancers=1):
+            story = Story(console, cluster, connect(cluster.kubeconfig, user_agent=f"demo/{__version__}"))
             exact = story.tell()
             if not once:
                 console.print(_next_commands(cluster), soft_wrap=True)
@@ -57,14 +58,14 @@ class Story:
     """What the demo does, and whether every mix was exact."""
 
     console: Console
-    kubeconfig: Path
+    cluster: LocalCluster
     client: Client
     exact: bool = True
 
     def tell(self) -> bool:
         self._chapter("Four workloads in a namespace with the label spotweave.dev/placement=enabled")
-        kubectl.call("apply", "-f", str(EXAMPLES / "namespace.yaml"), kubeconfig=self.kubeconfig)
-        kubectl.call("apply", "-f", str(EXAMPLES), kubeconfig=self.kubeconfig)
+        kubectl.call("apply", "-f", str(EXAMPLES / "namespace.yaml"), kubeconfig=self.cluster.kubeconfig)
+        kubectl.call("apply", "-f", str(EXAMPLES), kubeconfig=self.cluster.kubeconfig)
         self._rest(with_pods=True)
         for replicas in (25, 4, 10):
             self._chapter(f"web is scaled to {replicas}: no pod needs to move")
@@ -73,20 +74,32 @@ class Story:
         self._chapter("web is rolled out: the new revision has the same mix")
         self._kubectl("set", "image", "deployment/web", "app=example/app:2.0")
         self._rest()
+        self._chapter("web asks for 30 % spot: three pods move, each replaced before it goes")
+        self._kubectl("annotate", "deployment/web", "spotweave.dev/spot-ratio=30%", "--overwrite")
+        self._rest()
+        self._chapter("All spot nodes vanish at once: their pods run on on-demand meanwhile")
+        self.console.print(
+            "A StatefulSet's wait a minute for Kubernetes, unless it has spotweave.dev/replace-lost-pods: fast."
+        )
+        self.cluster.reclaim(Choice(all_spot=True))
+        self.console.print(as_table(wait_until(self._statuses, is_at_rest, MOVE_SECONDS)))
+        self._chapter("Spot is back: one pod looks ahead, the others follow, and nobody serves one replica less")
+        self.cluster.restore()
+        self._rest()
         return self.exact
 
     def _kubectl(self, *arguments: str) -> None:
-        kubectl.call("-n", NAMESPACE, *arguments, kubeconfig=self.kubeconfig)
+        kubectl.call("-n", NAMESPACE, *arguments, kubeconfig=self.cluster.kubeconfig)
 
     def _chapter(self, title: str) -> None:
         self.console.print(f"\n[bold blue]▌ {title}[/]")
 
     def _rest(self, *, with_pods: bool = False) -> None:
-        """Waits until the workloads are at rest, then shows and judges them."""
+        """Waits until the workloads are at rest and nothing is left to move, then shows and judges them."""
         for workload in ("deployment/billing", "deployment/typo", "deployment/web", "statefulset/store"):
             self._kubectl("rollout", "status", workload, f"--timeout={SETTLE_SECONDS:.0f}s")
-        found = wait_until(self._statuses, is_at_rest, SETTLE_SECONDS)
-        self.exact = self.exact and is_at_rest(found) and all(each.is_exact for each in found)
+        found = wait_until(self._statuses, is_settled, MOVE_SECONDS)
+        self.exact = self.exact and is_settled(found)
         self.console.print(as_table(found, with_pods=with_pods))
 
     def _statuses(self) -> tuple[WorkloadStatus, ...]:
@@ -99,6 +112,10 @@ def is_at_rest(found: tuple[WorkloadStatus, ...]) -> bool:
         each.revisions == 1 and len(each.pods) == each.workload.replicas and all(pod.serves for pod in each.pods)
         for each in found
     )
+
+
+def is_settled(found: tuple[WorkloadStatus, ...]) -> bool:
+    return is_at_rest(found) and all(each.is_exact for each in found)
 
 
 def wait_until(

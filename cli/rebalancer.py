@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,12 @@ from typing import Any
 
 from cli import __version__
 from cli.configuration import load_configuration
+from cli.memory import spare_caches
 from cli.threads import end_with_any_thread
+from dashboard.app import create_app as create_dashboard
+from dashboard.guard import Guard, known_hosts
+from dashboard.history import History
+from dashboard.view import Around, Viewer
 from kube import resources
 from kube.client import Client, connect
 from kube.configmaps import STATE, ConfigMap, OutageMemory, PauseMemory
@@ -62,6 +68,19 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", type=Path, help="how to reach the cluster (default: as kubectl, or in-cluster)")
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("--metrics-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="probes and metrics")
+    parser.add_argument(
+        "--dashboard-listen", default="0.0.0.0:8090", metavar="HOST:PORT", help="the page (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--dashboard-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that people reach it by, beside loopback, the pod's address and the Service's name",
+    )
+    parser.add_argument(
+        "--dashboard-token-file", type=Path, metavar="F", help="asks for the bearer token that this file holds"
+    )
     parser.set_defaults(run=run)
 
 
@@ -72,9 +91,17 @@ def run(args: argparse.Namespace) -> int:
     program = Program(client, load_configuration(args.config, client), faults)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
-    with closing(client), serving(create_app(program.metrics, program.missing), args.metrics_listen):
+    with (
+        closing(client),
+        serving(create_app(program.metrics, program.missing), args.metrics_listen),
+        serving(create_dashboard(program.viewer, program.history, guard_for(args)), args.dashboard_listen, "page"),
+    ):
         program.run()
     return 0
+
+
+def guard_for(args: argparse.Namespace) -> Guard:
+    return Guard(known_hosts(os.environ.get("SPOTWEAVE_POD_IP"), args.dashboard_host), args.dashboard_token_file)
 
 
 class Program:
@@ -82,14 +109,14 @@ class Program:
 
     def __init__(self, client: Client, configuration: Configuration, faults: Faults) -> None:
         self.name = f"{socket.gethostname()}_{secrets.token_hex(4)}"  # a restart of the container changes it
-        states = Store[ConfigMap]()
-        self._outages = OutageMemory(states, self._wake)
-        self._pause = PauseMemory(states, self._wake)
+        states, self._wake = Store[ConfigMap](), threading.Event()
+        self._outages = OutageMemory(states, self._wake.set)
+        self._pause = PauseMemory(states, self._wake.set)
         self._board = Board(configuration)
         self._informers = InformerSet(
             [Informer(client, STATE, states), *(self._followed(client, each) for each in FOLLOWED)]
         )
-        self._leader = Leader(client, self.name, on_change=lambda _: self._wake(), faults=faults)
+        self._leader = Leader(client, self.name, on_change=lambda _: self._wake.set(), faults=faults)
         self._events = EventWriter(client, self.name, source=REBALANCER)
         self._teller = Teller(self._events.tell)
         self.metrics = Metrics(self._board, self._leader.is_leading)
@@ -103,17 +130,22 @@ class Program:
             is_leading=self._leader.is_leading,
             current=self._pods.get,
         )
+        around = Around(
+            self._leader.is_leading, self._is_current, lambda: self._outages.current, lambda: self._pause.current
+        )
+        self.viewer, self.history = Viewer(self._board, around), History()
         watched = Watched(
-            is_current=lambda: self._informers.synced and self._informers.is_current(time.monotonic()),
+            is_current=self._is_current,
             is_leading=self._leader.is_leading,
             outages=lambda: self._outages.current,
             is_paused=self._is_paused,
         )
-        self.loop = Loop(self._board, executor, watched, self._tell)
+        self.loop = Loop(self._board, executor, watched, self._tell, self._wake)
 
     def run(self) -> None:
         """Until the loop is stopped; then the Lease is given up first, so that another replica goes on at once."""
         self._informers.start()
+        spare_caches(self._informers.wait_synced)
         self._events.start()
         self._leader.start()
         self.loop.run()
@@ -131,21 +163,19 @@ class Program:
     def _followed(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
         store = Store[Any]()
         store.subscribe(self._board.observe)
-        store.subscribe(lambda _old, _new: self._wake())
+        store.subscribe(lambda _old, _new: self._wake.set())
         if resource is resources.PODS_IN_FULL:
             self._pods = store
         return Informer(client, resource, store)
 
-    def _wake(self) -> None:
-        """Something has changed. Stores and memories tell while the program is still being put together."""
-        loop = getattr(self, "loop", None)
-        if loop is not None:
-            loop.wake.set()
+    def _is_current(self) -> bool:
+        return self._informers.synced and self._informers.is_current(time.monotonic())
 
     def _is_paused(self, now: float) -> bool:
         return standing(self._pause.current, now) is not None
 
     def _tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         self.metrics.tell(made, done, plan_seconds, pass_seconds)
+        self.history.note(self.viewer.take(made, time.time()), ((each.action, each.outcome) for each in done))
         if self._leader.is_leading():
             self._teller.told(made, done)

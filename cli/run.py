@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
@@ -87,11 +87,12 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A program that runs: its process and where its probes and metrics are."""
+    """A program that runs: its process, where its probes and metrics are, and its page, if it has one."""
 
     name: str
     process: subprocess.Popen[bytes]
     port: int
+    dashboard_port: int | None = None
 
     @property
     def url(self) -> str:
@@ -118,12 +119,18 @@ class Installed:
         """What a program tells Prometheus now."""
         return _fetch(next(f"{each.url}/metrics" for each in self.processes if each.name == name))
 
+    @property
+    def dashboard(self) -> str | None:
+        """The first rebalancer's page; any of them can tell."""
+        ports = (each.dashboard_port for each in self.processes if each.process.poll() is None)
+        return next((f"http://127.0.0.1:{port}/" for port in ports if port is not None), None)
+
     def report(self) -> dict[str, Any]:
         return {
             "ready": True,
             "pids": {each.name: each.process.pid for each in self.processes},
             "metrics": {each.name: f"{each.url}/metrics" for each in self.processes},
-            "dashboard": None,
+            "dashboard": self.dashboard,
         }
 
     def watch(self) -> None:
@@ -294,9 +301,13 @@ def _starter(kubeconfig: Path, admin: Client, address: str, options: tuple[str, 
     access = {each: access_for(kubeconfig, admin, account) for each, account in accounts.items()}
 
     def start(component: str, name: str, environment: Mapping[str, str]) -> Process:
-        listen = ("--listen", address, "--share-port", "--peer-listen", f"127.0.0.1:{_free_port()}")
-        arguments = (component, *(listen if component == names.WEBHOOK_COMPONENT else ()), *options)
-        return _start(name, access[component], arguments, environment)
+        port = _free_port()
+        if component == names.WEBHOOK_COMPONENT:
+            listen: tuple[str, ...] = ("--listen", address, "--share-port", "--peer-listen", f"127.0.0.1:{port}")
+        else:
+            listen = ("--dashboard-listen", f"127.0.0.1:{port}")
+        started = _start(name, access[component], (component, *listen, *options), environment)
+        return replace(started, dashboard_port=port) if component == names.REBALANCER_COMPONENT else started
 
     return start
 

@@ -17,11 +17,13 @@ from cli.configuration import configuration_for_reading
 from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
 from localcluster.errors import ClusterError
+from placement import names
 from placement.exposure import Domain, Exposure
-from placement.lint import rollout_finding
+from placement.leftover import LeftOver, left_over
 from placement.model import Class, Kind
 from placement.pause import Pause
-from placement.policy import SETTINGS, Policy, percent
+from placement.policy import Policy, percent
+from placement.report import advice_of, pods_json, workload_json
 from placement.rollout import rollout_need
 from placement.slots import Mix
 from placement.status import PodStatus, WorkloadStatus, statuses
@@ -31,6 +33,8 @@ NOTHING_OPTED_IN = (
     "No workload is opted in. Label a namespace: kubectl label namespace NAME spotweave.dev/placement=enabled"
 )
 ASSUMED = "* assumed from the rollout: no min-available, no PodDisruptionBudget"
+NOTHING_LEFT_OVER = "Nothing of Spotweave is left where it is not wanted."
+LEFT_OVER = "A pod keeps what it was given until it is created anew: kubectl rollout restart."
 SHORT_KIND = {Kind.DEPLOYMENT: "deploy", Kind.STATEFUL_SET: "sts"}
 
 
@@ -42,6 +46,9 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     show.add_option(parser)
     show.add_watch(parser)
     parser.add_argument("--pods", action="store_true", help="list every pod, where it is and why")
+    parser.add_argument(
+        "--left-over", action="store_true", help="list what pods still carry of ours where nobody is opted in any more"
+    )
     parser.set_defaults(run=run)
 
 
@@ -58,6 +65,9 @@ def look(args: argparse.Namespace) -> show.Finding:
         paused = pause_for_reading(client, now.timestamp())
     if args.namespace is not None and args.namespace not in snapshot.namespaces:
         raise ClusterError(f"there is no namespace {args.namespace!r}", exit_code=2)
+    if args.left_over:
+        carrying = left_over(snapshot, configuration.classes)
+        return _left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)])
     found = statuses(snapshot, configuration)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
     return show.Finding(
@@ -67,88 +77,21 @@ def look(args: argparse.Namespace) -> show.Finding:
     )
 
 
+def _left_over(found: Sequence[LeftOver]) -> show.Finding:
+    """Exit code 1 where there are any."""
+    raw = {"leftOver": [each.raw for each in found]}
+    return show.Finding(raw, lambda: left_over_table(found), 1 if found else 0)
+
+
 # --- for machines ----------------------------------------------------------------------------------------------------
 
 
 def as_json(
     found: Sequence[WorkloadStatus], now: datetime, paused: Pause | None = None, *, with_pods: bool = False
 ) -> dict[str, Any]:
-    workloads = [_workload_json(each) | ({"pods": _pods_json(each)} if with_pods else {}) for each in found]
+    workloads = [workload_json(each) | ({"pods": pods_json(each)} if with_pods else {}) for each in found]
     raw_pause = None if paused is None else paused.raw
     return {"synced": True, "generatedAt": now.isoformat(), "paused": raw_pause, "workloads": workloads}
-
-
-def _pods_json(status: WorkloadStatus) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": each.pod.name,
-            "slot": each.pod.slot,
-            "node": each.pod.node or None,
-            "class": each.node_class,
-            "given": each.given,
-            "serves": each.serves,
-            "reason": each.pod.unschedulable or each.reason,
-        }
-        for each in status.pods
-    ]
-
-
-def _workload_json(status: WorkloadStatus) -> dict[str, Any]:
-    workload = status.workload
-    return {
-        "namespace": workload.namespace,
-        "kind": str(workload.kind),
-        "name": workload.name,
-        "policy": policy_json(status.policy),
-        "replicas": workload.replicas,
-        "wanted": _mix_json(status.wanted),
-        "actual": _mix_json(status.actual),
-        "pending": _mix_json(status.pending),
-        "missed": list(status.missed),
-        "soft": status.soft,
-        "reason": status.reason,
-        "exposure": status.exposure.raw,
-        "rollout": _rollout_json(status),
-        "advice": advice_of(status),
-        "mistakes": [
-            {"level": each.level, "annotation": each.annotation, "value": each.value, "expected": each.expected}
-            for each in status.mistakes
-        ],
-    }
-
-
-def _rollout_json(status: WorkloadStatus) -> dict[str, Any]:
-    """The free places that a rollout needs at its peak, and whether it may take all of on-demand away at once."""
-    takes_all = rollout_finding(status.workload, status.policy) is not None
-    return {**_mix_json(rollout_need(status.policy, status.workload)), "takesAllOnDemand": takes_all}
-
-
-def _mix_json(mix: Mix) -> dict[str, int]:
-    return {"spot": mix.spot, "onDemand": mix.on_demand}
-
-
-def policy_json(policy: Policy) -> dict[str, Any]:
-    """The policy by the annotations' names in camel case, and the level that each value came from."""
-    values = {_camel(setting.name): _plain(getattr(policy, setting.field), setting.name) for setting in SETTINGS}
-    return {**values, "source": {_camel(name): level for name, level in policy.source.items()}}
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("-")
-    return first + "".join(map(str.title, others))
-
-
-def _plain(value: Any, name: str) -> Any:
-    """As people write it in an annotation; what is derived when nobody says it is null."""
-    if name == "spot-ratio":
-        return "auto" if value is None else percent(value)
-    if name == "availability-target":
-        return percent(value)
-    if name == "spread":
-        return ",".join(map(str, value)) or "none"
-    if name == "spot-fallback-after":
-        return f"{int(value.total_seconds())}s"
-    return value if value is None or isinstance(value, int) else str(value)
 
 
 # --- for people ------------------------------------------------------------------------------------------------------
@@ -170,6 +113,18 @@ def as_table(found: Sequence[WorkloadStatus], paused: Pause | None = None, *, wi
     remarks = [line for each in found for line in _remarks(each)]
     notes = [Text(ASSUMED, style="dim")] if any(each.exposure.is_assumed for each in found) else []
     return Group(*on_top, table, *remarks, *notes, *(_pod_table(each) for each in found if with_pods))
+
+
+def left_over_table(found: Sequence[LeftOver]) -> Group:
+    if not found:
+        return Group(Text(NOTHING_LEFT_OVER))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("POD", "NODE", "REQUIRES", "CARRIES"):
+        table.add_column(column, overflow="fold")
+    for each in found:
+        carried = ", ".join(key.removeprefix(names.PREFIX) for key in (*each.labels, *each.annotations))
+        table.add_row(str(each.pod.key), each.pod.node or "-", str(each.requires or "-"), carried)
+    return Group(table, Text(LEFT_OVER, style="dim"))
 
 
 def _row(status: WorkloadStatus) -> tuple[Text, ...]:
@@ -230,14 +185,6 @@ def _exposed(exposure: Exposure) -> list[str]:
     if exposure.headroom < 0:
         return [f"{exposure.ready} ready, {exposure.availability.needed} must serve"]
     return [exposure.explain(each) for each in (Domain.NODE, Domain.POOL) if not exposure.survives(each)][:1]
-
-
-def advice_of(status: WorkloadStatus) -> str:
-    """What is no mistake, but worth a second look: a rollout that may take the whole on-demand floor away at once."""
-    finding = rollout_finding(status.workload, status.policy)
-    if finding is None:
-        return ""
-    return f"{finding.annotation} {finding.value} {finding.verdict}; better: {finding.expected}"
 
 
 def _pod_table(status: WorkloadStatus) -> Table:

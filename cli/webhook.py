@@ -22,6 +22,7 @@ from certs.keep import Keeper, Source
 from certs.renewal import OVERLAP, Bundle, expiry
 from cli import __version__
 from cli.configuration import load_configuration
+from cli.memory import spare_caches
 from cli.threads import end_with_any_thread
 from kube import resources
 from kube.client import Client, connect
@@ -89,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     tls = [bind(args.listen, shared=args.share_port), *([bind(args.peer_listen)] if args.peer_listen else [])]
     plain = bind(args.metrics_listen)
     program.informers.start()
+    spare_caches(program.informers.wait_synced)
     program.events.start()
     uvloop.run(_serve(program, tls, plain))
     program.events.stop()

@@ -212,6 +212,7 @@ def node(wire: NodeObject) -> Node:
         allocatable=shared_amounts(status.allocatable),
         deleting=meta.deletion_timestamp is not None,
         created=seconds(meta.creation_timestamp),
+        uid=meta.uid or "",
     )
 
 
@@ -289,7 +290,7 @@ def quota(wire: QuotaObject) -> Quota:
 
 def sign(wire: SignObject) -> Sign:
     """Dated by the last time that it was seen, wherever its writer notes that."""
-    meta = wire.metadata
+    meta, about = wire.metadata, wire.involved_object
     moments = (
         wire.last_timestamp,
         wire.event_time,
@@ -299,8 +300,9 @@ def sign(wire: SignObject) -> Sign:
         namespace=intern(meta.namespace or ""),
         name=meta.name or "",
         reason=intern(wire.reason or ""),
-        about=(wire.involved_object.name if wire.involved_object is not None else None) or "",
+        about=(about.name if about is not None else None) or "",
         at=max(map(seconds, moments)) or seconds(meta.creation_timestamp),
+        uid=(about.uid if about is not None else None) or "",
     )
 
 

@@ -291,6 +291,7 @@ class QuotaObject(Identity):
 
 class Reference(Wire):
     name: str | None = None
+    uid: str | None = None
 
 
 class Series(Wire):

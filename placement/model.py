@@ -131,6 +131,7 @@ class Node:
     allocatable: Mapping[str, int] = field(default_factory=no_amounts)  # with "pods"
     deleting: bool = False  # somebody has asked for its deletion, and a finalizer holds it
     created: float = 0.0
+    uid: str = ""
 
     @property
     def key(self) -> Key:
@@ -373,6 +374,7 @@ class Sign:
     reason: str
     about: str  # the name of the object that it regards
     at: float = 0.0
+    uid: str = ""  # of that object; some write its name there
 
     @property
     def key(self) -> Key:

@@ -77,6 +77,8 @@ SYSTEM_NAMESPACE = "spotweave-system"
 WEBHOOK_CONFIGURATION = "spotweave"
 WEBHOOK_ENTRY = "place.spotweave.dev"
 WEBHOOK_SERVICE = "spotweave-webhook"
+# The rebalancer's page; in front of all replicas, since any of them can tell.
+DASHBOARD_SERVICE = "spotweave-dashboard"
 WEBHOOK_PATH = "/mutate"
 HAND_OVER_PATH = "/hand-over"  # asked by other replicas of the webhook alone
 TLS_SECRET = "spotweave-webhook-tls"  # noqa: S105 - the name of the Secret, not a secret

@@ -51,6 +51,19 @@ class Outage:
     def key(self) -> tuple[Class, frozenset[str], Shape]:
         return (self.of, self.zones, self.shape)
 
+    @property
+    def raw(self) -> dict[str, Any]:
+        """As it is noted, and as scripts read it."""
+        return {
+            "class": str(self.of),
+            "zones": sorted(self.zones),
+            "shape": {"cpuMillis": self.shape.cpu_millis, "memoryMiB": self.shape.memory_mib},
+            "since": self.since,
+            "until": self.until,
+            "strikes": self.strikes,
+            "by": self.by,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Outages:
@@ -144,18 +157,7 @@ def _outage(raw: dict[str, Any]) -> Outage:
 
 
 def outages_text(outages: Outages) -> str:
-    entries = [
-        {
-            "class": str(each.of),
-            "zones": sorted(each.zones),
-            "shape": {"cpuMillis": each.shape.cpu_millis, "memoryMiB": each.shape.memory_mib},
-            "since": each.since,
-            "until": each.until,
-            "strikes": each.strikes,
-            "by": each.by,
-        }
-        for each in outages.noted
-    ]
+    entries = [each.raw for each in outages.noted]
     return json.dumps({"version": outages.version, "outages": entries})
 
 

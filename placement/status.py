@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from placement import names
-from placement.availability import BudgetIndex, availability
+from placement.availability import Availability, BudgetIndex, availability
 from placement.configuration import Configuration
 from placement.exposure import Exposure, Place, exposure, places
-from placement.model import Class, Kind, Pod, ReplicaSet, Snapshot, Workload
+from placement.model import Class, Kind, Namespace, Pod, ReplicaSet, Snapshot, Workload
 from placement.policy import Mistake, Policy, resolve
 from placement.slots import Mix
 
@@ -121,12 +121,36 @@ def _grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
 
 def _status(workload: Workload, revisions: list[ReplicaSet], around: _Around) -> WorkloadStatus:
     namespace, configuration = around.snapshot.namespaces[workload.namespace], around.configuration
-    limits = configuration.limits_of(namespace.labels)
-    policy, mistakes = resolve(workload.annotations, namespace.annotations, configuration.defaults, limits)
     owners = [workload.uid] if workload.kind is Kind.STATEFUL_SET else [revision.uid for revision in revisions]
-    owned = (pod for owner in owners for pod in around.pods_by_owner.get(owner, []))
-    pods = tuple(_pod_status(pod, around.places.get(pod.node)) for pod in sorted(owned, key=_slot_order))
-    active = [revision for revision in revisions if revision.replicas]
+    policy, mistakes = read_policy(workload, namespace, configuration)
+    return status_of(
+        workload,
+        (policy, mistakes),
+        [revision.replicas for revision in revisions if revision.replicas],
+        (pod for owner in owners for pod in around.pods_by_owner.get(owner, [])),
+        around.places,
+        availability(policy, workload, around.budgets.of(workload)),
+    )
+
+
+def read_policy(
+    workload: Workload, namespace: Namespace, configuration: Configuration
+) -> tuple[Policy, tuple[Mistake, ...]]:
+    limits = configuration.limits_of(namespace.labels)
+    return resolve(workload.annotations, namespace.annotations, configuration.defaults, limits)
+
+
+def status_of(
+    workload: Workload,
+    read: tuple[Policy, tuple[Mistake, ...]],
+    active: list[int],
+    owned: Iterable[Pod],
+    where: Mapping[str, Place],
+    available: Availability,
+) -> WorkloadStatus:
+    """One workload, for who knows its policy, its pods and the replicas of each revision that wants any."""
+    policy, mistakes = read
+    pods = tuple(_pod_status(pod, where.get(pod.node)) for pod in sorted(owned, key=_slot_order))
     wanted = _wanted(workload, active, policy)
     actual = Mix.of(each.node_class for each in pods if each.serves and each.node_class)
     return WorkloadStatus(
@@ -140,11 +164,8 @@ def _status(workload: Workload, revisions: list[ReplicaSet], around: _Around) ->
         missed=tuple(each.pod.name for each in pods if each.is_missed),
         soft=sum(each.pod.is_live and names.SOFT in each.pod.annotations for each in pods),
         pods=pods,
-        reason="; ".join(_differences(workload, active, pods)) if actual != wanted else "",
-        exposure=exposure(
-            (each.place for each in pods if each.stands and each.place),
-            availability(policy, workload, around.budgets.of(workload)),
-        ),
+        reason="; ".join(_differences(workload, len(active), pods)) if actual != wanted else "",
+        exposure=exposure((each.place for each in pods if each.stands and each.place), available),
     )
 
 
@@ -152,11 +173,11 @@ def _slot_order(pod: Pod) -> tuple[int, str]:
     return (1_000_000 if pod.slot is None else pod.slot, pod.name)
 
 
-def _wanted(workload: Workload, active: list[ReplicaSet], policy: Policy) -> Mix:
+def _wanted(workload: Workload, active: list[int], policy: Policy) -> Mix:
     """The formula on spec.replicas; while a rollout is under way, the sum over its revisions."""
     if len(active) < 2:
         return policy.slots.mix(workload.replicas)
-    return sum((policy.slots.mix(revision.replicas) for revision in active), Mix())
+    return sum((policy.slots.mix(replicas) for replicas in active), Mix())
 
 
 def _pod_status(pod: Pod, place: Place | None) -> PodStatus:
@@ -167,15 +188,15 @@ def _pod_status(pod: Pod, place: Place | None) -> PodStatus:
     return PodStatus(pod, node_class, given, reason, place)
 
 
-def _differences(workload: Workload, active: list[ReplicaSet], pods: tuple[PodStatus, ...]) -> Iterator[str]:
+def _differences(workload: Workload, active: int, pods: tuple[PodStatus, ...]) -> Iterator[str]:
     """Why the mix is not what is wanted, the most telling first."""
     live = [each for each in pods if each.pod.is_live]
     if missed := sum(each.is_missed for each in live):
         yield f"{_pods(missed)} missed by admission"
     if alone := sum(_is_alone(each.pod) for each in live):
         yield f"{_pods(alone)} left alone: own node selector or affinity excludes the class"
-    if len(active) > 1:
-        yield f"rollout under way ({len(active)} revisions)"
+    if active > 1:
+        yield f"rollout under way ({active} revisions)"
     stuck = [each for each in live if each.pod.unschedulable]
     if stuck:
         yield f"{_pods(len(stuck))} unschedulable: {stuck[0].pod.unschedulable}"
@@ -185,7 +206,7 @@ def _differences(workload: Workload, active: list[ReplicaSet], pods: tuple[PodSt
         yield f"{_pods(starting)} not ready yet"
     if elsewhere := sum(each.serves and each.given not in (None, each.node_class) for each in live):
         yield f"{_pods(elsewhere)} on the other class than their slot's"
-    if len(live) != workload.replicas and len(active) < 2:
+    if len(live) != workload.replicas and active < 2:
         yield f"{len(live)} of {workload.replicas} pods exist"
     if not any((missed, alone, stuck, lost, starting, elsewhere)) and len(live) == workload.replicas:
         yield "the pods were placed under another policy, or their slots were taken twice"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from flask import Flask, Response
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from rebalancer.metrics import Metrics
 
@@ -35,13 +35,22 @@ def create_app(metrics: Metrics, missing: Callable[[], str | None]) -> Flask:
     return app
 
 
+class _Handler(WSGIRequestHandler):
+    """Waits for nobody, and does not tell what it is made of."""
+
+    timeout = 10
+
+    def version_string(self) -> str:
+        return "spotweave"
+
+
 @contextmanager
-def serving(app: Flask, address: str) -> Iterator[int]:
+def serving(app: Flask, address: str, name: str = "probes") -> Iterator[int]:
     """Serves it at HOST:PORT meanwhile; gives the port."""
     host, _, port = address.rpartition(":")
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for each probe says nothing
-    server = make_server(host.strip("[]"), int(port), app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, name="probes", daemon=True)
+    server = make_server(host.strip("[]"), int(port), app, threaded=True, request_handler=_Handler)
+    thread = threading.Thread(target=server.serve_forever, name=name, daemon=True)
     thread.start()
     try:
         yield server.server_port

@@ -111,13 +111,17 @@ class Board:
         if not self._pods_on.get(node.name):
             return
         is_leaving = node.is_leaving(self._configuration.leaving_taints)
-        proof = proof_of(node, is_leaving, self._is_deleted_by_cloud(node.name, node.created))
+        proof = proof_of(node, is_leaving, self._is_deleted_by_cloud(node))
         self.lost[node.name] = Gone(node, self._class_of(node), proof)
 
-    def _is_deleted_by_cloud(self, name: str, since: float) -> bool:
-        """An older word is about a node that had the same name."""
-        sign = self._signs.get((DELETED_BY_CLOUD, name))
-        return sign is not None and sign.at >= since
+    def _is_deleted_by_cloud(self, node: Node) -> bool:
+        """The cloud's controller said so; and of this very node, since names come again."""
+        sign = self._signs.get((DELETED_BY_CLOUD, node.name))
+        if sign is None:
+            return False
+        if node.uid and sign.uid not in ("", node.name):
+            return sign.uid == node.uid
+        return sign.at > node.created  # both are whole seconds: in doubt, it is another one's
 
     def _class_of(self, node: Node) -> Class:
         return self._configuration.classes.of_node(node.labels) or Class.ON_DEMAND
@@ -206,7 +210,7 @@ class Board:
         if known is None or known.at <= new.at:
             self._signs[new.reason, new.about] = new
         gone = self.lost.get(new.about)
-        if gone is not None and not gone.proof and self._is_deleted_by_cloud(new.about, gone.node.created):
+        if gone is not None and not gone.proof and self._is_deleted_by_cloud(gone.node):
             self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, True))
 
     # --- what follows ------------------------------------------------------------------------------------------------
@@ -257,6 +261,10 @@ class Board:
                     labels = {names.POD_TEMPLATE_HASH: state.template_hash}
                     written = {names.RELEASED: None}
                     yield Action(How.UNDO, Why.OVER, None, pod, annotations=written, labels=labels, text="opted out")
+
+    @property
+    def namespaces(self) -> Mapping[str, Namespace]:
+        return self._namespaces
 
     def used(self, node: str) -> Mapping[str, int]:
         return self._used.get(node, NO_AMOUNTS)
@@ -339,7 +347,7 @@ class Board:
         for pod in found.lost:
             if pod.node not in self.lost:
                 node = Node(pod.node, created=pod.created)  # a word that is older is about another one
-                is_known = self._is_deleted_by_cloud(pod.node, pod.created)
+                is_known = self._is_deleted_by_cloud(node)
                 label = pod.labels.get(names.CLASS, "")
                 of = Class(label) if label in tuple(Class) else Class.ON_DEMAND
                 self.lost[pod.node] = Gone(node, of, proof_of(node, False, is_known))

@@ -49,7 +49,10 @@ class Watched:
 
 
 class Loop:
-    """One rebalancer's work. `tell` hears of every pass: the plan, what came of it, and how long both took."""
+    """One rebalancer's work. `tell` hears of every pass: the plan, what came of it, and how long both took.
+
+    Whoever sets `wake` wants to be heard before the second is over.
+    """
 
     def __init__(
         self,
@@ -57,12 +60,13 @@ class Loop:
         executor: Executor,
         watched: Watched,
         tell: Callable[[Plan, Sequence[Done], float, float], None],
+        wake: Event | None = None,
     ) -> None:
         self._board = board
         self._executor = executor
         self._watched = watched
         self._tell = tell
-        self.wake = Event()
+        self._wake = wake or Event()
         self._stopping = Event()
         self._begun: deque[float] = deque()
         self._proofs: dict[tuple[Class, Shape], float] = {}
@@ -75,8 +79,8 @@ class Loop:
         """Goes on until `stop`. The program's second boundary: what fails is told, and tried again, later each time."""
         failures = 0
         while not self._stopping.is_set():
-            self.wake.wait(TICK_SECONDS)
-            self.wake.clear()
+            self._wake.wait(TICK_SECONDS)
+            self._wake.clear()
             self._stopping.wait(BATCH_SECONDS)
             try:
                 self.once()
@@ -88,7 +92,7 @@ class Loop:
 
     def stop(self) -> None:
         self._stopping.set()
-        self.wake.set()
+        self._wake.set()
 
     def once(self) -> Plan | None:
         """One pass. None where nothing may be concluded: a failed read is never an empty read."""

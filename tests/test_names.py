@@ -32,7 +32,7 @@ def test_our_objects_have_the_names_that_the_programs_look_for() -> None:
     """A Secret or Service under another name would be written, or called, in vain."""
     assert names_of("Namespace") == {names.SYSTEM_NAMESPACE}
     assert names_of("MutatingWebhookConfiguration") == {names.WEBHOOK_CONFIGURATION}
-    assert names_of("Service") == {names.WEBHOOK_SERVICE}
+    assert names_of("Service") == {names.WEBHOOK_SERVICE, names.DASHBOARD_SERVICE}
     assert names_of("Secret") == {names.TLS_SECRET}
     assert names_of("ConfigMap") == {names.CONFIG_MAP}
     assert names_of("PriorityClass") == {names.OVERFLOW_PRIORITY}

@@ -1,23 +1,33 @@
 """The synthetic cluster of the benchmarks is what it claims to be: else they would measure something else."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import pytest
 
 from benchmarks.feed import changes
-from benchmarks.stores import Stores, stores_in_memory
+from benchmarks.stores import Stores, board_in_memory
 from benchmarks.synthetic import PODS_PER_WORKLOAD, SLOTS, Size
-from kube.resources import PODS_IN_FULL
+from kube.resources import PODS_IN_FULL, node_name, owner_uid
 from placement import names
 from placement.model import Kind
 from placement.slots import Mix
 
+T = TypeVar("T")
 SIZE = Size(nodes=200, workloads=400, old_revisions=2)
 
 
 @pytest.fixture(scope="module")
 def stores() -> Stores:
-    return stores_in_memory(SIZE)
+    return board_in_memory(SIZE)[0]
+
+
+def grouped(objects: Iterable[T], key: Callable[[T], str | None]) -> dict[str | None, list[T]]:
+    groups: dict[str | None, list[T]] = defaultdict(list)
+    for each in objects:
+        groups[key(each)].append(each)
+    return groups
 
 
 def test_everything_is_there_once(stores: Stores) -> None:
@@ -46,18 +56,20 @@ def test_every_workload_has_the_mix_that_it_should_have(stores: Stores) -> None:
 def test_pods_have_slots_where_they_are_placed(stores: Stores) -> None:
     """Each slot of a placed workload once; none elsewhere."""
     opted_in = {each.name for each in stores.namespaces.values() if each.is_opted_in}
+    revisions, pods = grouped(stores.replica_sets.values(), owner_uid), grouped(stores.pods.values(), owner_uid)
     for workload in (*stores.deployments.values(), *stores.stateful_sets.values()):
         revision = workload.uid
         if workload.kind is Kind.DEPLOYMENT:
-            (revision,) = (each.uid for each in stores.replica_sets.by("owner", workload.uid) if each.replicas)
-        slots = [pod.slot for pod in stores.pods.by("owner", revision)]
+            (revision,) = (each.uid for each in revisions[workload.uid] if each.replicas)
+        slots = [pod.slot for pod in pods[revision]]
         assert slots == (list(range(PODS_PER_WORKLOAD)) if workload.namespace in opted_in else [None] * 15)
 
 
 def test_nodes_have_room_for_their_pods(stores: Stores) -> None:
     """In each resource, or the scheduler would not have put them there."""
+    on_node = grouped(stores.pods.values(), node_name)
     for node in stores.nodes.values():
-        pods = stores.pods.by("node", node.name)
+        pods = on_node[node.name]
         asked = sum((Counter(pod.needs.requests) for pod in pods), Counter({"pods": len(pods)}))
         assert all(amount <= node.allocatable[resource] for resource, amount in asked.items())
 

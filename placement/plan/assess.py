@@ -39,10 +39,12 @@ from placement.slots import Mix
 ON_DEMAND_FALLBACK_SECONDS = 120.0
 PATIENCE = 5  # so many times its fallback time a pod waits where it would fit nowhere else either
 UNDONE_SECONDS = 300.0
+MISSED_SECONDS = 30.0  # the same where admission missed the replacement; doubled, it waits as long as that has lasted
 LONGEST_UNDONE_SECONDS = 3600.0
 BREAKER_PODS = 3
 OVERDUE_SECONDS = 60.0  # beyond its time a release is undone though its replacement serves, if a budget forbids the end
 LEAVES_FIRST = str(-(2**31))
+ADOPTED = "adopted-"  # begins the id of a decision that was made afterwards
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +117,22 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         notes=tuple(notes),
         sweeps=tuple(sweeps),
         stuck=tuple(_stuck(group, members)),
-        lost=tuple(member.pod for member in members if member.is_lost),
+        lost=tuple(_lost(group, sites)),
         under_way=_under_way(group),
         is_written=all(member.written == member.slot for member in members),
     )
     return replace(found, wishes=tuple(_wishes(found, ground, now)))
+
+
+def _lost(group: Group, sites: Sites) -> Iterator[Pod]:
+    """Pods whose node is gone; also those that a leader marked as failed, and did not live to delete.
+
+    A deletion that is cut off may leave such a pod terminating, with nobody to end it.
+    """
+    for cohort in group.cohorts:
+        for pod in cohort.pods:
+            if pod.node and pod.node not in sites and (not pod.terminating or pod.phase == "Failed"):
+                yield pod
 
 
 def _in_slot(member: Member, slot: int) -> Member:
@@ -178,7 +191,7 @@ def _adoption(group: Group, cohort: Cohort, member: Member, slot: int, configura
     placed = group.policy.slots.class_of(slot)
     alone = placed not in configuration.classes.allowed(own_terms(member.pod, configuration.classes))
     written: dict[str, str | None] = {
-        names.DECISION: f"{cohort.uid}/adopted-{member.pod.uid}",
+        names.DECISION: f"{cohort.uid}/{ADOPTED}{member.pod.uid}",
         names.SLOT: str(slot),
         names.REASON: f"adopted: {_reason(group, slot)}",
         names.LEFT_ALONE: "true" if alone else None,
@@ -218,7 +231,9 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
         leaves = site is None or site.is_leaving
         over_for = now - (state.until if state is not None else 0.0)
         origin = site.of if site is not None else None
-        if not cohort.replicas or (surplus >= 0 and replacement is None):
+        if not group.workload.replicas:
+            yield from _undo(group, cohort, pod, state, None, now)  # its ReplicaSet wants none, and deletes it
+        elif not cohort.replicas or (surplus >= 0 and replacement is None):
             yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
         elif _is_replaced(replacement, site):
             assert replacement is not None
@@ -272,12 +287,24 @@ def _undo(
         cost = {names.DELETION_COST: LEAVES_FIRST}
         yield Action(How.ANNOTATE, Why.OVER, group.workload, replacement.pod, annotations=cost, text="leaves first")
     tries = (undone(pod) or Undone(0, 0)).tries
-    wait = min(LONGEST_UNDONE_SECONDS, UNDONE_SECONDS * 2**tries)
+    first, text = _failure(replacement)
+    wait = min(LONGEST_UNDONE_SECONDS, first * 2**tries)
     written = {names.RELEASED: None, names.UNDONE: Undone(tries + 1, now + wait).text()}
     template_hash = state.template_hash if state is not None else cohort.template.labels.get(names.POD_TEMPLATE_HASH)
     labels = {names.POD_TEMPLATE_HASH: template_hash}
-    text = "the replacement did not become ready in time"
     yield Action(How.UNDO, Why.OVER, group.workload, pod, annotations=written, labels=labels, text=text)
+
+
+def _failure(replacement: Member | None) -> tuple[float, str]:
+    """For how long a move is not tried again the first time, and what was wrong with it.
+
+    Without a webhook a replacement comes out anywhere. That says nothing about the class, and may be over soon.
+    """
+    if replacement is None or not replacement.serves:
+        return UNDONE_SECONDS, "the replacement did not become ready in time"
+    if (replacement.pod.decision_id or ADOPTED).startswith(ADOPTED):
+        return MISSED_SECONDS, "admission missed the replacement"
+    return UNDONE_SECONDS, "the replacement did not come out where it should"
 
 
 # --- moves that are wanted -------------------------------------------------------------------------------------------

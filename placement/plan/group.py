@@ -113,10 +113,6 @@ class Member:
     def pool(self) -> Pool | None:
         return self.site.pool if self.site is not None else None
 
-    @property
-    def is_lost(self) -> bool:
-        return bool(self.pod.node) and self.site is None
-
 
 def members_of(cohort: Cohort, group: Group, sites: Sites, classes: Classes) -> list[Member]:
     first = group.workload.first_ordinal if group.is_stateful else None

@@ -69,8 +69,13 @@ def is_replaced_fast(group: Group) -> bool:
 
 
 def replaced_on(buried: Iterable[Action], leaving: Iterable[Action]) -> Iterator[tuple[Class, Pod]]:
-    """The class that each replacement will ask for. On-demand that leaves is waited for as ever: more may come."""
-    yield from ((action.origin, action.pod) for action in buried if action.origin is not None)
+    """The class that each replacement will ask for. On-demand that leaves is waited for as ever: more may come.
+
+    What has failed already was replaced when it did.
+    """
+    yield from (
+        (action.origin, action.pod) for action in buried if action.origin is not None and action.pod.phase != "Failed"
+    )
     yield from ((action.to, action.pod) for action in leaving if action.to is Class.SPOT)
 
 

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.status import as_json, as_table
+from cli.status import as_json, as_table, left_over_table
 from placement import names
 from placement.availability import Availability, Source
 from placement.configuration import Configuration
 from placement.exposure import Place, exposure
+from placement.leftover import left_over
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
 from placement.pause import Pause
 from placement.status import WorkloadStatus, statuses
@@ -164,3 +165,12 @@ def test_the_table_fits_eighty_columns_and_says_it_all() -> None:
 def test_an_empty_cluster_is_told_what_to_do() -> None:
     """A newcomer's first look."""
     assert "kubectl label namespace NAME spotweave.dev/placement=enabled" in printed(as_table([]), 200)
+
+
+def test_what_is_left_over_is_told_for_people() -> None:
+    placed = Pod("left", "web-a", "a", labels={names.CLASS: "spot"}, annotations={names.DECISION: "r/1"}, node="spot-1")
+    some = left_over_table(left_over(Snapshot({}, pods=(placed,)), Configuration().classes))
+    lines = (printed(some, 120) + printed(left_over_table(()), 120)).splitlines()
+    assert lines[1].split(maxsplit=3) == ["left/web-a", "spot-1", "-", "class, decision"]
+    assert "rollout restart" in lines[2]
+    assert lines[3].startswith("Nothing")

@@ -4,121 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.run import Installed, running
-from kube.client import connect
-from localcluster import Choice, LocalCluster, Options, Way, demo_profile
+from localcluster import Choice, Way
 from placement import names
 from placement.status import WorkloadStatus
-from tests.cluster.conftest import label
-from tests.cluster.watcher import Watcher, watching
-from tests.cluster.world import World, wait_for, workload
+from tests.cluster.scene import START_SECONDS, Scene, staged
+from tests.cluster.world import wait_for
 
 pytestmark = pytest.mark.cluster
-
-CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s}\n"
-START_SECONDS = 2
-PATIENCE_SECONDS = 120.0
-
-
-@dataclass(frozen=True)
-class Scene:
-    """A cluster of its own with Spotweave on it, and somebody who counts serving replicas all the while."""
-
-    cluster: LocalCluster
-    installed: Installed
-    world: World
-    watcher: Watcher
-
-    def serves(self, name: str, replicas: int, annotations: dict[str, str] | None = None, **budget: Any) -> None:
-        """A Deployment whose pods take a while to become ready, with a budget if one is given; waits for it."""
-        self.create(name, replicas, annotations, **budget)
-        self.world.rest(name)
-
-    def create(self, name: str, replicas: int, annotations: dict[str, str] | None = None, **budget: Any) -> None:
-        raw = workload("Deployment", name, replicas, annotations)
-        ready_after = {"localcluster.spotweave.dev/ready-after": f"{START_SECONDS}s"}
-        raw["spec"]["template"]["metadata"]["annotations"] = ready_after
-        self.world.create(raw)
-        if budget:
-            self.world.client.post(
-                f"/apis/policy/v1/namespaces/{self.world.namespace}/poddisruptionbudgets",
-                {
-                    "apiVersion": "policy/v1",
-                    "kind": "PodDisruptionBudget",
-                    "metadata": {"name": name},
-                    "spec": {"selector": {"matchLabels": {"app": name}}, **budget},
-                },
-            )
-
-    def annotate(self, name: str, **settings: str | None) -> None:
-        written = {names.PREFIX + key.replace("_", "-"): value for key, value in settings.items()}
-        self.world.client.patch(self.world.path("Deployment", name), {"metadata": {"annotations": written}})
-
-    def settles(self, *apps: str) -> dict[str, WorkloadStatus]:
-        """Waits until every mix is exact, no slot is doubled and nothing is released any more."""
-        found: dict[str, WorkloadStatus] = {}
-
-        def is_settled() -> bool:
-            found.update({name: self.world.status(name) for name in apps})
-            return all(map(self._is_settled, found.values()))
-
-        wait_for(f"{apps} to settle", is_settled, PATIENCE_SECONDS)
-        return found
-
-    def _is_settled(self, status: WorkloadStatus) -> bool:
-        replicas = status.workload.replicas
-        live = [each for each in status.pods if each.pod.is_live]
-        all_pods = self.world.pods(status.workload.name)
-        return (
-            status.is_exact
-            and len(all_pods) == len(live) == replicas
-            and sorted(each.pod.slot for each in live if each.pod.slot is not None) == list(range(replicas))
-        )
-
-    def serves_in_full(self, name: str, replicas: int) -> bool:
-        return self.watcher.serving(name) >= replicas
-
-    def moves(self) -> int:
-        """How many releases and evictions there were."""
-        prefix = f"{names.METRIC_ACTIONS}_total"
-        lines = self.installed.metrics("rebalancer-0").splitlines()
-        wanted = ('action="release"', 'action="evict"')
-        found = [line for line in lines if line.startswith(prefix) and any(each in line for each in wanted)]
-        return sum(int(float(line.rpartition(" ")[2])) for line in found if 'outcome="done"' in line)
 
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    config = tmp_path_factory.mktemp("config") / "config.yaml"
-    config.write_text(CONFIGURATION)
-    options = Options(controller_qps=200, controller_burst=400)
-    with (
-        LocalCluster.start(demo_profile(), options=options) as cluster,
-        running(cluster.kubeconfig, 2, config, log_level="info", rebalancers=1) as installed,
-    ):
-        client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
-        client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
-        label(client, "shop")
-        with watching(client) as watcher:
-            yield Scene(cluster, installed, World(client, Path(cluster.kubeconfig), "shop"), watcher)
-        client.close()
+    with staged(tmp_path_factory.mktemp("config"), rebalancers=1) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
 def nothing_left(scene: Scene) -> Iterator[None]:
     yield
-    scene.cluster.restore()
-    client, namespace = scene.world.client, scene.world.namespace
-    client.delete(f"/apis/apps/v1/namespaces/{namespace}/deployments")
-    client.delete(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")
-    wait_for("the pods to go", lambda: not client.get_json(scene.world.pods_path)["items"])
+    scene.clear()
 
 
 def test_a_changed_ratio_costs_the_difference_and_no_serving_replica(scene: Scene) -> None:

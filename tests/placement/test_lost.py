@@ -55,6 +55,15 @@ def test_who_is_buried(fields: dict[str, object], names_of: list[str]) -> None:
     assert buried(**fields) == names_of
 
 
+@pytest.mark.parametrize("terminating", [False, True])
+def test_who_was_marked_as_failed_by_a_leader_that_died_is_deleted_and_asks_for_no_room(terminating: bool) -> None:
+    """Also where the deletion itself was cut off."""
+    failed = pod("p", 1, "gone", phase="Failed", ready=False, terminating=terminating)
+    actions = burials([assessed(group([failed, pod("q", 0, "here")], replicas=1), HERE)], GONE)
+    assert [action.pod.name for action in actions] == ["p"]
+    assert list(replaced_on(actions, [])) == []
+
+
 def test_without_proof_or_with_volumes_nobody_is() -> None:
     found = assessed(group([pod("p", 1, "gone"), pod("v", 2, "gone", needs=replace(NEEDS, has_claims=True))]), HERE)
     assert burials([found], {"gone": Gone(node("gone", SPOT), SPOT)}) == []

@@ -276,9 +276,7 @@ class Rebalancer:
 
     def _check_floor(self, pod: Pod, workload: Workload, picture: dict[Key, Pod]) -> None:
         node = self._seen_nodes()[pod.node]
-        if self.cluster.class_of(pod) is not Class.ON_DEMAND or node.is_leaving(
-            self.cluster.configuration.leaving_taints
-        ):
+        if self._seen_class(pod) is not Class.ON_DEMAND or node.is_leaving(self.cluster.configuration.leaving_taints):
             return
         owner = self._former_set(pod)
         replicas = owner.replicas if owner is not None else workload.replicas
@@ -289,12 +287,16 @@ class Rebalancer:
             for each in picture.values()
             if each.namespace == pod.namespace and each.labels["app"] == pod.labels["app"] and each.uid != pod.uid
         ]
-        serving = sum(is_serving(each, nodes) and self.cluster.class_of(each) is Class.ON_DEMAND for each in left)
+        serving = sum(is_serving(each, nodes) and self._seen_class(each) is Class.ON_DEMAND for each in left)
         if serving < min(slots.floor, slots.mix(replicas).on_demand):
             self._violated(f"{pod.name}: {workload.name} falls below its on-demand floor")
 
     def _seen_nodes(self) -> dict[str, Node]:
         return {node.name: node for node in self.feed.stores["nodes"].values()}
+
+    def _seen_class(self, pod: Pod) -> Class | None:
+        node = self._seen_nodes().get(pod.node)
+        return None if node is None else self.cluster.configuration.classes.of_node(node.labels) or Class.ON_DEMAND
 
     def _picture(self) -> dict[Key, Pod]:
         return {pod.key: pod for pod in self.feed.stores["pods"].values()}

@@ -457,3 +457,18 @@ def test_an_ordered_stateful_set_that_cannot_stay_on_spot_is_not_evicted_over_an
     assert rebalancer.count("evict") <= 2 * 3
     assert watcher.low["db"] >= 2
     assert rebalancer.violations == []
+
+
+def test_a_scale_down_to_nothing_leaves_no_released_pod() -> None:
+    """A budget in percent expects none then and allows no eviction, for ever."""
+    cluster = shop()
+    web = cluster.deploy("web", 4)
+    cluster.budget(web, min_available="100%")
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    cluster.annotate(web, spot_ratio="0%")
+    cluster.run_until(lambda: rebalancer.count("release") > 0)
+    cluster.change(web, replicas=0)
+    cluster.run(30)
+    assert cluster.pods_of(web) == []
+    assert rebalancer.violations == []

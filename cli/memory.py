@@ -1,0 +1,21 @@
+"""Spares the garbage collector what lasts: a full collection of large caches stops a program for a while."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+
+THRESHOLDS = (50_000, 20, 20)  # model objects hold no cycles, so there is little to find
+PATIENCE_SECONDS = 600.0
+
+
+def spare_caches(wait_synced: Callable[[float], bool]) -> None:
+    """Once all is read, what was read is not looked at again. The wait is on a thread of its own."""
+    gc.set_threshold(*THRESHOLDS)
+
+    def freeze() -> None:
+        if wait_synced(PATIENCE_SECONDS):
+            gc.freeze()
+
+    threading.Thread(target=freeze, name="memory", daemon=True).start()

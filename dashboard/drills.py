@@ -1,0 +1,136 @@
+"""Drills: what would be lost with a node, a pool, a zone or all spot, and what another ratio would change. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dashboard.answers import Raw, Unclear, Unknown, found
+from dashboard.view import Seen, View
+from placement import names
+from placement.drill import losses
+from placement.exposure import Domain, Exposure, exposure
+from placement.model import Class, Pod
+from placement.plan.assess import Assessment, assess
+from placement.plan.group import Group
+from placement.plan.room import Room, shortage
+from placement.policy import mistakes_in
+from placement.report import mix_json
+from placement.status import read_policy
+
+MOST_LOSSES = 500  # workloads that one answer tells; how many there are is told beside it
+MOST_TRIES = 200_000  # moves × nodes for which an exposure is estimated
+
+
+def choices(view: View) -> Raw:
+    """What a drill can be about."""
+    every = view.places.values()
+    return {
+        "nodes": sorted(place.node for place in every),
+        "pools": sorted({place.pool for place in every if place.pool}),
+        "zones": sorted({place.zone for place in every}),
+    }
+
+
+def drill(view: View, domain: Domain, name: str = "") -> Raw:
+    """Who loses what, who falls below what must serve, and whether what is lost fits on what is left."""
+    gone = frozenset(place.node for place in view.places.values() if place.is_in(domain, name))
+    if not gone and domain is not Domain.SPOT:
+        raise Unknown(f"there is no {domain} {name!r}")
+    lost = sorted(
+        losses((each.status for each in view.seen), gone),
+        key=lambda loss: (not loss.falls_below, loss.is_assumed, loss.left - loss.needed),
+    )
+    below = [loss for loss in lost if loss.falls_below]
+    return {
+        "domain": str(domain),
+        "name": name,
+        "nodes": len(gone),
+        "replicas": sum(loss.lost for loss in lost),
+        "workloads": len(lost),
+        "fallBelow": {
+            "declared": sum(not loss.is_assumed for loss in below),
+            "assumed": sum(loss.is_assumed for loss in below),
+        },
+        "losses": [loss.raw for loss in lost[:MOST_LOSSES]],
+        "room": _room(view, gone),
+    }
+
+
+def _room(view: View, gone: frozenset[str]) -> Raw:
+    """Whether each class has room left for its own, and on-demand for all of them, if spot has none.
+
+    Pods of workloads that are not opted in are not counted among the lost: nobody says what they may use.
+    """
+    ground = view.taken.ground
+    left = replace(ground, sites={name: site for name, site in ground.sites.items() if name not in gone})
+    room = Room(left, view.used)
+    pods: dict[Class, list[Pod]] = {of: [] for of in Class}
+    for each in view.seen:
+        for member in each.assessment.members:
+            if member.pod.node in gone and member.site is not None:
+                pods[member.site.of].append(member.pod)
+    everything = [pod for of in Class for pod in pods[of]]
+    return {
+        "spot": _fit(pods[Class.SPOT], room, Class.SPOT),
+        "onDemand": _fit(pods[Class.ON_DEMAND], room, Class.ON_DEMAND),
+        "allOnDemand": _fit(everything, room, Class.ON_DEMAND),
+    }
+
+
+def _fit(pods: Sequence[Pod], room: Room, of: Class) -> Raw:
+    left_out = shortage(pods, room, of)
+    return {"pods": len(pods), "fits": left_out is None, "leftOut": None if left_out is None else str(left_out.key)}
+
+
+# --- another ratio ---------------------------------------------------------------------------------------------------
+
+
+def what_if(view: View, key: tuple[str, str, str], ratio: str, now: float) -> Raw:
+    """As `spotweave plan --set NS/NAME spot-ratio=…`, with the exposure that would follow."""
+    written = {names.SPOT_RATIO: ratio}
+    wrong = list(mistakes_in(written, "workload"))
+    if wrong:
+        raise Unclear("; ".join(map(str, wrong)))
+    seen = found(view, key)
+    then = assess(_changed(view, seen, written), view.taken.ground, now)
+    after, unplaced = _exposure_after(view, then)
+    blocked = sorted({str(wish.blocked) for wish in then.wishes if wish.blocked is not None})
+    return {
+        "namespace": key[0],
+        "kind": key[1],
+        "name": key[2],
+        "ratio": ratio,
+        "wanted": mix_json(then.wanted),
+        "wantedNow": mix_json(seen.status.wanted),
+        "actual": mix_json(seen.status.actual),
+        "moves": len(then.wishes),
+        "blocked": blocked,
+        "exposure": seen.status.exposure.raw,
+        "exposureAfter": None if after is None else after.raw,
+        "unplaced": unplaced,
+    }
+
+
+def _changed(view: View, seen: Seen, written: Mapping[str, str]) -> Group:
+    group, taken = seen.assessment.group, view.taken
+    workload = replace(group.workload, annotations={**group.workload.annotations, **written})
+    policy, _ = read_policy(workload, taken.namespaces[workload.namespace], taken.ground.configuration)
+    return replace(group, workload=workload, policy=policy)
+
+
+def _exposure_after(view: View, then: Assessment) -> tuple[Exposure | None, int]:
+    """Once all moves are done, each to the emptiest node that is proven to take it; and how many have no such place."""
+    ground = view.taken.ground
+    if len(then.wishes) * len(ground.sites) > MOST_TRIES:
+        return None, 0
+    room = Room(ground, view.used)
+    wishes = {wish.member.pod.uid: wish for wish in then.wishes}
+    nodes, unplaced = [], 0
+    for member in then.members:
+        wish = wishes.get(member.pod.uid)
+        node = None if wish is None else room.take(member.pod, wish.to, then.members)
+        unplaced += wish is not None and node is None
+        if node is not None or member.serves:
+            nodes.append(node or member.pod.node)
+    return exposure((view.places[node] for node in nodes), then.group.availability), unplaced

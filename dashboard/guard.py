@@ -1,0 +1,91 @@
+"""Who is let in: the right Host and Origin, a token where one is configured; and what browsers are told to forbid.
+
+Host is checked against a list because of DNS rebinding: a page somewhere whose name is made to point at 127.0.0.1 would
+otherwise read all of this through the browser of whoever looks at it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from werkzeug.datastructures import Headers
+
+from placement import names
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why somebody is not let in."""
+
+    status: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The names that it answers to, and the file with the token, if one is asked for."""
+
+    hosts: frozenset[str] = frozenset(LOOPBACK)
+    token_file: Path | None = None
+
+    def refusal(self, method: str, headers: Headers, *, is_data: bool) -> Refusal | None:
+        """Pages hold nothing worth a token; data does."""
+        if method not in ("GET", "HEAD"):
+            return Refusal(405, "read-only: GET and HEAD alone")
+        host = headers.get("Host", "")
+        if name_of(host) not in self.hosts:
+            return Refusal(403, f"not known by the name {name_of(host)!r}: start with --dashboard-host")
+        origin = headers.get("Origin", "")
+        if origin and urlsplit(origin).netloc != host:
+            return Refusal(403, "not for pages of other origins")
+        if is_data and headers.get("Sec-Fetch-Site", "") in ("cross-site", "same-site"):
+            return Refusal(403, "not for pages of other sites")
+        if is_data and self.token_file is not None and not self._is_token(headers.get("Authorization", "")):
+            return Refusal(401, "a bearer token is asked for")
+        return None
+
+    def _is_token(self, authorization: str) -> bool:
+        """The file is read each time, so that a new token counts at once. An empty one lets nobody in."""
+        assert self.token_file is not None
+        try:
+            token = self.token_file.read_bytes().strip()
+        except OSError:
+            return False
+        scheme, _, given = authorization.partition(" ")
+        is_same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token)
+        return bool(token) and scheme.lower() == "bearer" and is_same
+
+
+def name_of(host: str) -> str:
+    """Without its port: `[::1]:8090` is `::1`."""
+    name = host.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.partition(":")[0].rstrip(".")
+
+
+def known_hosts(pod_ip: str | None, more: Iterable[str] = ()) -> frozenset[str]:
+    """Loopback, the pod's address, the Service by all its names, and what is configured."""
+    service, namespace = names.DASHBOARD_SERVICE, names.SYSTEM_NAMESPACE
+    local = f"{service}.{namespace}"
+    own = (service, local, f"{local}.svc", f"{local}.svc.cluster.local")
+    address = () if not pod_ip else (str(ip_address(pod_ip)),)
+    return frozenset((*LOOPBACK, *own, *address, *map(name_of, more)))

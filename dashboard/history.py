@@ -1,0 +1,131 @@
+"""What has happened lately, kept in memory and bounded: the spot share, moves, nodes that left or were lost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dashboard.view import Taken
+from placement.model import Workload
+from placement.outage import Outage
+from placement.outcome import Outcome
+from placement.plan.actions import Action, How
+from placement.plan.group import Ground
+
+SAMPLE_SECONDS = 15.0
+MOST_SAMPLES = 1440  # six hours
+MOST_POINTS = 240  # that one answer tells
+MOST_EVENTS = 5000
+
+NO_OUTAGES: tuple[Outage, ...] = ()
+
+Key = tuple[str, str, str]  # namespace, kind, name of a workload
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened: to a workload, or to a node."""
+
+    at: float
+    what: str  # "move", "lost", "leaving", "outage"
+    text: str
+    workload: Key | None = None
+    node: str = ""
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        named = dict(zip(("namespace", "kind", "name"), self.workload, strict=True)) if self.workload else None
+        return {**asdict(self), "workload": named}
+
+
+class History:
+    """Written by the loop's thread, read by those that answer."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int, int]] = deque(maxlen=MOST_SAMPLES)
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._lost: frozenset[str] = frozenset()
+        self._ground: Ground | None = None
+        self._leaving: frozenset[str] = frozenset()
+        self._out = {outage.key: outage for outage in NO_OUTAGES}
+
+    def note(self, taken: Taken, done: Iterable[tuple[Action, Outcome | None]]) -> None:
+        """After a pass: what it saw, and what it did."""
+        self._sample(taken)
+        self._events.extend(_moves(taken.at, done))
+        self._events.extend(self._losses(taken))
+        self._events.extend(self._departures(taken))
+        self._events.extend(self._outages(taken))
+
+    def points(self) -> list[tuple[int, float]]:
+        """When, and the share of serving pods that were on spot; at most so many, the latest among them."""
+        samples = [each for each in tuple(self._samples) if each[1] + each[2]]
+        step = -(-len(samples) // MOST_POINTS) or 1
+        chosen = samples[::-1][::step][::-1]
+        return [(int(at), round(spot / (spot + on_demand), 4)) for at, spot, on_demand in chosen]
+
+    def events(self, workload: Key | None = None, most: int = 50) -> list[dict[str, Any]]:
+        """The latest first."""
+        found = (each for each in reversed(tuple(self._events)) if workload is None or each.workload == workload)
+        return [each.raw for each, _ in zip(found, range(most), strict=False)]
+
+    def _sample(self, taken: Taken) -> None:
+        if self._samples and taken.at < self._samples[-1][0] + SAMPLE_SECONDS:
+            return
+        mixes = [each.actual for each in taken.assessments.values()]
+        self._samples.append((taken.at, sum(mix.spot for mix in mixes), sum(mix.on_demand for mix in mixes)))
+
+    def _losses(self, taken: Taken) -> Iterator[Event]:
+        new = frozenset(taken.lost) - self._lost
+        self._lost = frozenset(taken.lost)
+        if not new:
+            return
+        yield from (Event(taken.at, "lost", f"node {name} is gone", node=name) for name in sorted(new))
+        for each in taken.assessments.values():
+            count = sum(pod.node in new for pod in each.lost)
+            if count:
+                yield Event(taken.at, "lost", f"{_pods(count)} lost with their nodes", _key(each.group.workload))
+
+    def _outages(self, taken: Taken) -> Iterator[Event]:
+        """Noted, or over."""
+        new = {outage.key: outage for outage in taken.outages}
+        old, self._out = self._out, new
+        for key in (*(new.keys() - old.keys()), *(old.keys() - new.keys())):
+            outage = new.get(key) or old[key]
+            where = ", ".join(sorted(outage.zones)) or "everywhere"
+            text = f"{outage.of} is out, {where}" if key in new else f"{outage.of} may be back, {where}"
+            yield Event(taken.at, "outage", text)
+
+    def _departures(self, taken: Taken) -> Iterator[Event]:
+        if taken.ground is self._ground:
+            return
+        leaving = frozenset(name for name, site in taken.ground.sites.items() if site.is_leaving)
+        new, self._leaving = leaving - self._leaving, leaving
+        is_first, self._ground = self._ground is None, taken.ground
+        if is_first or not new:
+            return
+        yield from (Event(taken.at, "leaving", f"node {name} is leaving", node=name) for name in sorted(new))
+        for each in taken.assessments.values():
+            count = sum(member.pod.node in new for member in each.members)
+            if count:
+                yield Event(taken.at, "leaving", f"{_pods(count)} on nodes that are leaving", _key(each.group.workload))
+
+
+def _moves(at: float, done: Iterable[tuple[Action, Outcome | None]]) -> Iterator[Event]:
+    for action, outcome in done:
+        if action.how is How.ANNOTATE or outcome is None:
+            continue
+        to = "" if action.to is None else f" to {action.to}"
+        told = "" if outcome is Outcome.DONE else f": {outcome}"
+        text = f"{action.how} {action.pod.name}{to} ({action.why}){told}"
+        yield Event(at, "move", text, None if action.workload is None else _key(action.workload), action.pod.node)
+
+
+def _key(workload: Workload) -> Key:
+    return (workload.namespace, str(workload.kind), workload.name)
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

@@ -1,0 +1,142 @@
+// Which page is shown, and what it is told every two seconds.
+
+import { overview } from "./overview.js";
+import { workloads } from "./workloads.js";
+import { workload } from "./workload.js";
+import { drill } from "./drill.js";
+import { ago, h } from "./dom.js";
+
+const POLL_MILLIS = 2000;
+const PATIENCE_MILLIS = 10000;
+const OLD_SECONDS = 10;
+const TOKEN = "spotweave-token";
+const byId = (id) => document.getElementById(id);
+const main = byId("main");
+
+let page = null;
+let asked = 0;
+let heard = null; // when an answer came, and what it was worth
+
+class Refused extends Error {}
+
+// --- asking ---------------------------------------------------------------------------------------------------------
+
+async function get(path) {
+  const token = sessionStorage.getItem(TOKEN);
+  const answer = await fetch(`api/v1/${path}`, {
+    headers: token ? { Authorization: `Bearer ${token}` } : {},
+    cache: "no-store",
+    signal: AbortSignal.timeout(PATIENCE_MILLIS),
+  });
+  if (answer.status === 401) return openDoor().then(() => get(path));
+  const raw = await answer.json();
+  if ("synced" in raw) heard = { at: Date.now(), ...raw };
+  if (!answer.ok) throw new Refused(raw.error);
+  return raw;
+}
+
+function openDoor() {
+  const door = byId("door");
+  if (!door.open) door.showModal();
+  return new Promise((done) => door.addEventListener("close", () => {
+    sessionStorage.setItem(TOKEN, byId("token").value);
+    byId("token").value = "";
+    done();
+  }, { once: true }));
+}
+
+async function poll(round) {
+  if (round !== asked || document.hidden) return;
+  try {
+    const data = await page.ask(get);
+    if (round !== asked) return;
+    page.show(data);
+    main.removeAttribute("aria-busy");
+    complain(null);
+  } catch (error) {
+    if (round !== asked) return;
+    if (error instanceof Refused) complain(error.message);
+    else if (!(error instanceof TypeError || error.name === "TimeoutError")) throw error;
+  } finally {
+    tellState();
+    if (round === asked) setTimeout(poll, POLL_MILLIS, round);
+  }
+}
+
+const again = () => poll(++asked);
+
+function complain(text) {
+  let note = byId("complaint");
+  if (!note) main.prepend(note = h("p", { id: "complaint", class: "banner warn", role: "alert" }));
+  note.hidden = !text;
+  if (note.textContent !== (text ?? "")) note.textContent = text ?? "";
+}
+
+// --- how much it is worth -------------------------------------------------------------------------------------------
+
+function state() {
+  if (!heard) return ["waiting", "Asking …", null];
+  const silent = (Date.now() - heard.at) / 1000;
+  const age = heard.ageSeconds === null ? null : heard.ageSeconds + silent;
+  if (silent > OLD_SECONDS) return ["bad", "No answer", age ?? silent];
+  if (!heard.synced) return ["bad", "Not synced", age];
+  if (age > OLD_SECONDS) return ["bad", "Old data", age];
+  return heard.leading ? ["good", "Live", age] : ["fair", "Live, not the leader", age];
+}
+
+function tellState() {
+  const [kind, text, age] = state();
+  byId("state").dataset.state = kind;
+  if (byId("state-text").textContent !== text) byId("state-text").textContent = text; // read aloud, so only what is new
+  byId("state-age").textContent = age === null ? "" : ` · ${ago(age)} old`;
+  byId("state").title = heard && !heard.leading ? "Another replica leads, and keeps the history of moves" : "";
+}
+
+export function announce(text) {
+  const line = h("span", {}, text);
+  byId("news").replaceChildren(line);
+}
+
+// --- pages ----------------------------------------------------------------------------------------------------------
+
+function route() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/").map(decodeURIComponent);
+  const around = { again, announce, query: new URLSearchParams(query), get };
+  if (name === "workloads" && rest.length === 3) return workload(around, ...rest);
+  if (name === "workloads") return workloads(around);
+  if (name === "drill") return drill(around);
+  return overview(around);
+}
+
+function turn(event) {
+  if (location.hash === "#main") return main.focus();
+  page = route();
+  document.title = `${page.title} · Spotweave`;
+  for (const each of document.querySelectorAll("nav a")) {
+    each.toggleAttribute("aria-current", each.dataset.page === page.place);
+    if (each.dataset.page === page.place) each.setAttribute("aria-current", "page");
+  }
+  main.replaceChildren(page.root);
+  main.setAttribute("aria-busy", "true");
+  if (event) main.focus({ preventScroll: true });
+  if (event) scrollTo(0, 0);
+  again();
+}
+
+// --- light and dark -------------------------------------------------------------------------------------------------
+
+const THEMES = ["auto", "light", "dark"];
+
+function dress(theme) {
+  document.documentElement.dataset.theme = theme;
+  byId("theme").textContent = `Theme: ${theme}`;
+  localStorage.setItem("spotweave-theme", theme);
+}
+
+byId("theme").addEventListener("click", () => dress(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % 3]));
+dress(THEMES.includes(localStorage.getItem("spotweave-theme")) ? localStorage.getItem("spotweave-theme") : "auto");
+document.addEventListener("visibilitychange", () => document.hidden || again());
+addEventListener("hashchange", turn);
+setInterval(tellState, 1000);
+turn();

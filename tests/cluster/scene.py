@@ -1,0 +1,233 @@
+"""A cluster of its own with Spotweave on it, and somebody who counts serving replicas all the while."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cli.main import main
+from cli.run import Installed, Process, running, wait_until_ready
+from kube.client import Client, connect
+from kube.errors import AlreadyExists
+from kube.faults import VARIABLE
+from kube.lease import PATH as LEASE
+from kube.lease import lease_object, released_spec
+from kube.membership import PATH as LEASES
+from localcluster import LocalCluster, Options, Profile, demo_profile
+from placement import names
+from placement.model import Class
+from placement.status import WorkloadStatus
+from tests.cluster.conftest import label
+from tests.cluster.watcher import Watcher, watching
+from tests.cluster.world import World, wait_for, workload
+
+CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s}\n"
+START_SECONDS = 2
+PATIENCE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A cluster of its own with Spotweave on it, and somebody who counts serving replicas all the while."""
+
+    cluster: LocalCluster
+    installed: Installed
+    world: World
+    watcher: Watcher
+
+    def serves(
+        self,
+        name: str,
+        replicas: int,
+        annotations: dict[str, str] | None = None,
+        *,
+        kind: str = "Deployment",
+        **more: Any,
+    ) -> None:
+        """A workload whose pods take a while to become ready, with a budget if one is given; waits for it."""
+        self.create(name, replicas, annotations, kind=kind, **more)
+        self.world.rest(name, kind)
+
+    def create(
+        self,
+        name: str,
+        replicas: int,
+        annotations: dict[str, str] | None = None,
+        *,
+        kind: str = "Deployment",
+        ready_after: int = START_SECONDS,
+        spec: dict[str, Any] | None = None,
+        **budget: Any,
+    ) -> None:
+        raw = workload(kind, name, replicas, annotations, **(spec or {}))
+        raw["spec"]["template"]["metadata"]["annotations"] = {
+            "localcluster.spotweave.dev/ready-after": f"{ready_after}s"
+        }
+        self.world.create(raw)
+        if budget:
+            self.world.client.post(
+                f"/apis/policy/v1/namespaces/{self.world.namespace}/poddisruptionbudgets",
+                {
+                    "apiVersion": "policy/v1",
+                    "kind": "PodDisruptionBudget",
+                    "metadata": {"name": name},
+                    "spec": {"selector": {"matchLabels": {"app": name}}, **budget},
+                },
+            )
+
+    def annotate(self, name: str, kind: str = "Deployment", **settings: str | None) -> None:
+        written = {names.PREFIX + key.replace("_", "-"): value for key, value in settings.items()}
+        self.world.client.patch(self.world.path(kind, name), {"metadata": {"annotations": written}})
+
+    def uids(self, name: str) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in self.world.pods(name)}
+
+    def settles(self, *apps: str) -> dict[str, WorkloadStatus]:
+        """Waits until every mix is exact, no slot is doubled and nothing is released any more."""
+        found: dict[str, WorkloadStatus] = {}
+
+        def is_settled() -> bool:
+            found.update({name: self.world.status(name) for name in apps})
+            return all(map(self._is_settled, found.values()))
+
+        wait_for(f"{apps} to settle", is_settled, PATIENCE_SECONDS)
+        return found
+
+    def _is_settled(self, status: WorkloadStatus) -> bool:
+        replicas = status.workload.replicas
+        live = [each for each in status.pods if each.pod.is_live]
+        all_pods = self.world.pods(status.workload.name)
+        return (
+            status.is_exact
+            and len(all_pods) == len(live) == replicas
+            and sorted(each.pod.slot for each in live if each.pod.slot is not None) == list(range(replicas))
+        )
+
+    def serves_in_full(self, name: str, replicas: int) -> bool:
+        return self.watcher.serving(name) >= replicas
+
+    def released(self, name: str) -> list[str]:
+        """The pods that are released now."""
+        return [
+            pod["metadata"]["name"]
+            for pod in self.world.pods(name)
+            if names.RELEASED in pod["metadata"].get("annotations", {})
+        ]
+
+    def clear(self) -> None:
+        """For the next test: all nodes, no workload, no outage, no pause."""
+        self.spotweave("resume")
+        self.cluster.restore()
+        client, namespace = self.world.client, self.world.namespace
+        for group, kind in (("apps", "deployments"), ("apps", "statefulsets"), ("policy", "poddisruptionbudgets")):
+            client.delete(f"/apis/{group}/v1/namespaces/{namespace}/{kind}")
+        wait_for("the pods to go", lambda: not client.get_json(self.world.pods_path)["items"])
+        for of in Class:
+            self.spotweave("outage", "clear", "--class", str(of))
+        for name in self.strange_nodes():
+            client.delete(f"/api/v1/nodes/{name}")
+
+    def strange_nodes(self) -> list[str]:
+        """Those that the profile does not have."""
+        there = [node["metadata"]["name"] for node in self.world.client.get_json("/api/v1/nodes")["items"]]
+        return [name for name in there if name not in self.cluster.profile.node_names]
+
+    def spotweave(self, *arguments: str) -> int:
+        """A command, as an operator gives it."""
+        return main([*arguments, "--kubeconfig", str(self.world.kubeconfig)])
+
+    # --- rebalancers -------------------------------------------------------------------------------------------------
+
+    @property
+    def rebalancers(self) -> list[Process]:
+        """Those that live."""
+        own = [each for each in self.installed.processes if each.name.startswith(names.REBALANCER_COMPONENT)]
+        return [each for each in own if each.process.poll() is None]
+
+    def start(self, fault: str = "") -> Process:
+        """One more, with a fault if one is given. If none lives, it leads at once and need not wait for a Lease."""
+        if not self.rebalancers:
+            _give_up_lease(self.world.client)
+        process = self.installed.add(names.REBALANCER_COMPONENT, **({VARIABLE: fault} if fault else {}))
+        if not fault:
+            wait_until_ready([process])
+        return process
+
+    def stop_all(self) -> None:
+        """By their own processes, and no others."""
+        for each in self.rebalancers:
+            each.process.terminate()
+            each.process.wait(15)
+
+    def leads(self, process: Process) -> bool:
+        return f"{names.METRIC_LEADING} 1.0" in self.installed.metrics(process.name).splitlines()
+
+    def told(self, metric: str, *parts: str) -> int:
+        """The sum of a metric's series that carry all these parts, over all rebalancers that live."""
+        texts = [self.installed.metrics(each.name) for each in self.rebalancers]
+        lines = [line for text in texts for line in text.splitlines() if re.match(rf"{metric}[ {{]", line)]
+        return int(sum(float(line.rpartition(" ")[2]) for line in lines if all(part in line for part in parts)))
+
+    def moves(self) -> int:
+        """How many releases and evictions there were."""
+        actions = f"{names.METRIC_ACTIONS}_total"
+        return sum(self.told(actions, f'action="{how}"', 'outcome="done"') for how in ("release", "evict"))
+
+    def writes(self) -> int:
+        """What was tried of any kind."""
+        return self.told(f"{names.METRIC_ACTIONS}_total")
+
+    def passes(self) -> int:
+        return self.told(f"{names.METRIC_PASS_SECONDS}_count")
+
+    def falls_silent(self, seconds: float = 5.0) -> None:
+        """Waits until the rebalancers have written nothing for so long."""
+        last = [self.writes(), time.monotonic()]
+
+        def is_silent() -> bool:
+            now = self.writes()
+            if now != last[0]:
+                last[:] = [now, time.monotonic()]
+            return time.monotonic() - last[1] > seconds
+
+        wait_for(f"no write for {seconds:.0f} s", is_silent, PATIENCE_SECONDS)
+
+    def evictions(self) -> int:
+        """How many evictions the API server has granted, to whomever, since it was started."""
+        lines = self.world.client.get("/metrics").decode().splitlines()
+        wanted = ('resource="pods"', 'subresource="eviction"', 'code="201"')
+        found = [line for line in lines if line.startswith("apiserver_request_total{")]
+        return int(sum(float(line.rpartition(" ")[2]) for line in found if all(part in line for part in wanted)))
+
+
+def _give_up_lease(client: Client) -> None:
+    """As the last leader would have, had it been asked: the test knows that nobody leads."""
+    try:
+        client.post(LEASES, lease_object(released_spec()))
+    except AlreadyExists:
+        client.patch(LEASE, {"spec": released_spec()})
+
+
+@contextmanager
+def staged(
+    directory: Path, rebalancers: int = 0, profile: Profile | None = None, configuration: str = CONFIGURATION
+) -> Iterator[Scene]:
+    """Two webhooks, so many rebalancers, and the namespace `shop`, which is opted in."""
+    config = directory / "config.yaml"
+    config.write_text(configuration)
+    options = Options(controller_qps=200, controller_burst=400)
+    with (
+        LocalCluster.start(profile or demo_profile(), options=options) as cluster,
+        running(cluster.kubeconfig, 2, config, log_level="info", rebalancers=rebalancers) as installed,
+    ):
+        client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
+        client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        label(client, "shop")
+        with watching(client) as watcher:
+            yield Scene(cluster, installed, World(client, Path(cluster.kubeconfig), "shop"), watcher)
+        client.close()

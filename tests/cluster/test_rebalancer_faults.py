@@ -1,0 +1,150 @@
+"""The rebalancer dies at any line, twice it starts, the API server goes: the same end, and nobody is evicted twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from cli.run import Process
+from kube.faults import Call, Moment
+from kube.lease import PATH as LEASE
+from localcluster import Choice, Way
+from placement import names
+from placement.slots import Mix
+from tests.cluster.scene import PATIENCE_SECONDS, Scene, staged
+from tests.cluster.world import wait_for
+
+pytestmark = pytest.mark.cluster
+
+REPLICAS, AT_FIRST, THEN = 10, Mix(7, 3), Mix(3, 7)
+MOVES = 4
+LOST = 7
+CHANGE_CALLS = (Call.ANNOTATE, Call.EVICT, Call.LEASE)
+LOSS_CALLS = tuple(Call)
+NUMBERS = (1, 2, 3)
+ONCE = (Call.OUTAGE,)  # it is noted once
+
+
+def faults_at(calls: tuple[Call, ...], sample: int) -> list[object]:
+    """Before and after each of the first calls of these kinds; a few of them, drawn by lot once, if it is no soak."""
+    numbers = {call: NUMBERS[:1] if call in ONCE else NUMBERS for call in calls}
+    every = [f"{moment}:{call}:{number}" for call in calls for moment in Moment for number in numbers[call]]
+    drawn = set(random.Random(5).sample(every, sample))
+    return [fault if fault in drawn else pytest.param(fault, marks=pytest.mark.soak) for fault in every]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with staged(tmp_path_factory.mktemp("config")) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(scene: Scene) -> Iterator[None]:
+    yield
+    scene.stop_all()
+    scene.clear()
+
+
+def is_dead(process: Process) -> bool:
+    return process.process.poll() is not None
+
+
+def dies(process: Process) -> None:
+    wait_for("the rebalancer to die", partial(is_dead, process))
+    assert process.process.returncode == -9
+
+
+@pytest.mark.parametrize("fault", faults_at(CHANGE_CALLS, 4))
+def test_killed_while_the_ratio_changes(scene: Scene, fault: str) -> None:
+    """Four pods change their class, each evicted once; ten serve all the while, whoever carried it out."""
+    scene.serves("web", REPLICAS, minAvailable="100%")
+    before = scene.evictions()
+    scene.watcher.forget()
+    scene.annotate("web", spot_ratio="30%")
+    dies(scene.start(fault))
+    scene.start()
+    assert scene.settles("web")["web"].actual == THEN
+    assert scene.watcher.worst("web") == REPLICAS
+    assert scene.evictions() - before == MOVES
+    assert len({pod.uid for pod in scene.watcher.deleted}) == len(scene.watcher.deleted) == MOVES
+
+
+@pytest.mark.parametrize("fault", faults_at(LOSS_CALLS, 3))
+def test_killed_while_all_spot_is_lost_and_back(scene: Scene, fault: str) -> None:
+    """Never fewer than the loss itself left; each lost pod is replaced once, and each moved back once."""
+    scene.serves("web", REPLICAS, minAvailable=9)
+    before = scene.evictions()
+    faulty = scene.start(fault)
+    wait_for("the rebalancer to be there", lambda: is_dead(faulty) or scene.leads(faulty))
+    scene.watcher.forget()
+    scene.cluster.reclaim(Choice(all_spot=True), Way.CLOUD)
+    wait_for("its end, or all to serve", lambda: is_dead(faulty) or scene.serves_in_full("web", REPLICAS))
+    if is_dead(faulty):
+        scene.start()
+    wait_for("all to serve again", partial(scene.serves_in_full, "web", REPLICAS))
+    assert scene.watcher.worst("web") == REPLICAS - LOST
+    assert scene.evictions() == before
+    wait_for("what was lost to be gone", lambda: len(scene.world.pods("web")) == REPLICAS)
+    soft = [pod["metadata"]["name"] for pod in scene.world.pods("web") if names.SOFT in pod["metadata"]["annotations"]]
+    assert len(soft) == LOST
+    scene.watcher.forget()
+    scene.cluster.restore()
+    scene.spotweave("outage", "clear")
+    if not is_dead(faulty):
+        dies(faulty)
+        scene.start()
+    assert scene.settles("web")["web"].actual == AT_FIRST
+    assert scene.watcher.worst("web") == REPLICAS
+    assert scene.evictions() - before == LOST
+    assert [pod for pod in scene.watcher.deleted if pod.name not in soft] == []
+    assert sorted(pod.name for pod in scene.watcher.deleted) == sorted(soft)
+
+
+def test_two_start_with_a_lease_that_nobody_alive_holds(scene: Scene) -> None:
+    """They wait until it has run out; then one leads, and nobody is evicted twice."""
+    scene.serves("web", REPLICAS, minAvailable="100%")
+    before = scene.evictions()
+    scene.watcher.forget()
+    first = scene.start()
+    wait_for("a leader", partial(scene.leads, first))
+    first.process.kill()
+    first.process.wait()
+    holder = scene.world.client.get_json(LEASE)["spec"]["holderIdentity"]
+    assert holder
+    scene.annotate("web", spot_ratio="30%")
+    both = [scene.installed.add(names.REBALANCER_COMPONENT) for _ in range(2)]
+    most = 0
+
+    def is_done() -> bool:
+        nonlocal most
+        most = max(most, sum(map(scene.leads, both)))
+        return scene.evictions() - before >= MOVES
+
+    wait_for("the moves", is_done, PATIENCE_SECONDS)
+    assert most == 1
+    assert scene.settles("web")["web"].actual == THEN
+    assert scene.evictions() - before == len(scene.watcher.deleted) == MOVES
+    assert scene.watcher.worst("web") == REPLICAS
+
+
+def test_the_api_server_goes_and_comes_back(scene: Scene) -> None:
+    """In the midst of moves: they are finished, all serve, and nobody asks without end meanwhile."""
+    scene.serves("web", 30, minAvailable="100%")
+    rebalancer = scene.start()
+    wait_for("a leader", partial(scene.leads, rebalancer))
+    scene.watcher.forget()
+    scene.annotate("web", spot_ratio="30%")
+    wait_for("moves to be under way", lambda: scene.released("web"))
+    passes, writes = scene.passes(), scene.writes()
+    scene.cluster.kill("kube-apiserver")
+    wait_for("nobody to lead, since none can renew", lambda: not scene.leads(rebalancer))
+    assert scene.passes() - passes < 40  # one a second, and one for each change that was on its way
+    assert scene.writes() - writes < 60
+    scene.cluster.start_part("kube-apiserver")
+    assert scene.settles("web")["web"].actual == Mix(9, 21)
+    assert scene.watcher.worst("web") == 30
+    scene.falls_silent()

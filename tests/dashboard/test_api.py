@@ -1,0 +1,236 @@
+"""The read API: the numbers of `spotweave status`, and how much they are worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+import pytest
+
+from cli.status import as_json
+from placement import names
+from placement.configuration import Configuration
+from placement.drill import drill
+from placement.model import Class, Snapshot
+from placement.outage import Outage, Outages
+from placement.outcome import Outcome
+from placement.pause import Pause
+from placement.plan.actions import Action, How, Why
+from placement.status import statuses
+from tests.dashboard.boards import NODES, SHOP, Shown, cordoned, deployment, shown, snapshot
+from tests.placement.plans import NOW
+
+LEAVING = snapshot(
+    deployment("web", ("od-a", "spot-a", "spot-b", "od-b"), min_available="3"),
+    nodes=(*(each for each in NODES if each.name != "spot-a"), cordoned("spot-a")),
+)
+LOST = snapshot(deployment("web", ("od-a", "gone", "spot-b", ""), spot_ratio="70"))
+
+
+@pytest.mark.parametrize("seen", [SHOP, LEAVING, LOST], ids=["at rest", "a node leaves", "a node is gone"])
+def test_workloads_are_as_status_tells_them(seen: Snapshot) -> None:
+    """The same shape and the same numbers, to the letter; what is more is allowed."""
+    told = as_json(statuses(seen, Configuration()), datetime.fromtimestamp(NOW, UTC))
+    answer = shown(seen).get("workloads")
+    assert (answer["synced"], answer["generatedAt"]) == (told["synced"], told["generatedAt"])
+    assert [{key: each[key] for key in told["workloads"][0]} for each in answer["workloads"]] == told["workloads"]
+
+
+def test_a_workloads_page_has_its_pods_as_status_tells_them() -> None:
+    """And where they are, and what would not be survived."""
+    answer = shown().get("workloads/shop/Deployment/web")
+    told = as_json(statuses(SHOP, Configuration()), datetime.now(UTC), with_pods=True)["workloads"][1]["pods"]
+    pods = answer["workload"]["pods"]
+    assert [{key: pod[key] for key in told[0]} for pod in pods] == told
+    assert pods[1] | {"reason": ""} == {
+        "name": "web-1",
+        "slot": 1,
+        "node": "spot-a",
+        "class": "spot",
+        "given": None,
+        "serves": True,
+        "reason": "",
+        "zone": "a",
+        "pool": "a/m",
+        "leaving": False,
+    }
+    assert answer["perils"][0] == "without node spot-a (4 replicas) 6 of the 8 that must serve are left"
+
+
+def test_every_answer_says_how_much_it_is_worth() -> None:
+    """How old it is, whether this replica leads, whether it hears from the API server."""
+    page = shown()
+    page.now += 7.5
+    page.is_leading = page.is_synced = False
+    for path in ("overview", "workloads", "workloads/shop/Deployment/web", "pools", "drill?spot=1"):
+        answer = page.get(path)
+        assert (answer["ageSeconds"], answer["leading"], answer["synced"]) == (7.5, False, False)
+
+
+def test_what_was_not_read_is_not_empty() -> None:
+    """Before the first pass there is no answer, rather than one without workloads."""
+    answer = Shown().get("workloads", 503)
+    assert (answer["synced"], answer["generatedAt"]) == (False, None)
+    assert "workloads" not in answer
+
+
+def test_the_overview_sums_up() -> None:
+    """Eleven serve, six of them on spot; web would not survive anything, and somebody said that eight must serve."""
+    answer = shown(outages=Outages(1, (Outage(Class.SPOT, NOW + 60, frozenset({"b"})),))).get("overview")
+    share = answer["spotShare"]
+    assert (share["spot"], share["onDemand"], share["share"]) == (6, 5, 0.5455)
+    assert share["history"] == [[int(NOW), 0.5455]]
+    assert answer["workloads"]["total"] == 2
+    assert answer["exposed"]["declared"] == {"node": 1, "pool": 1, "zone": 1, "spot": 1}
+    assert answer["exposed"]["assumed"] == {"node": 1, "pool": 0, "zone": 1, "spot": 0}
+    assert [each["name"] for each in answer["exposed"]["workloads"]] == ["web", "one"]
+    assert [each["zones"] for each in answer["outages"]] == [["b"]]
+    assert [each["text"] for each in answer["events"]] == ["spot is out, b"]
+    assert answer["paused"] is None
+
+
+def test_a_pause_is_told_with_what_it_blocks() -> None:
+    """As `spotweave pause` noted it."""
+    seen = snapshot(deployment("web", ["spot-a"] * 4, spot_ratio="0"))
+    answer = shown(seen, pause=Pause(NOW, None, "alice", "black friday")).get("overview")
+    assert answer["paused"] == {"since": NOW, "until": None, "by": "alice", "reason": "black friday"}
+    assert answer["moves"]["blocked"] == [{"reason": "paused by `spotweave pause`", "pods": 4}]
+
+
+def test_workloads_are_filtered_sorted_and_paged() -> None:
+    """By the server, so that a page of thousands asks for what it shows."""
+    page = shown()
+    assert [each["name"] for each in page.get("workloads?sort=replicas&order=desc")["workloads"]] == ["web", "one"]
+    assert [each["name"] for each in page.get("workloads?q=ON")["workloads"]] == ["one"]
+    assert [each["name"] for each in page.get("workloads?only=declared")["workloads"]] == ["web"]
+    second = page.get("workloads?limit=1&offset=1")
+    assert ([each["name"] for each in second["workloads"]], second["matching"]) == (["web"], 2)
+    for wrong in ("sort=uid", "only=all", "limit=-1", "limit=x", "offset=1e3"):
+        assert "takes" in page.get(f"workloads?{wrong}", 400)["error"]
+    assert "not opted in" in page.get("workloads/shop/Deployment/nobody", 404)["error"]
+
+
+def test_pools_are_told_with_their_fill_and_who_leaves() -> None:
+    """Zone × instance type and class; web asks for four of the eight cores of spot in zone a."""
+    answer = shown().get("pools")
+    assert (answer["zones"], answer["instanceTypes"]) == (["a", "b"], ["m"])
+    spot = next(each for each in answer["pools"] if (each["zone"], each["class"]) == ("a", "spot"))
+    assert (spot["count"], spot["fill"]["cpu"], spot["leaving"]) == (1, 0.5, 0)
+    demand = next(each for each in answer["pools"] if (each["zone"], each["class"]) == ("a", "on-demand"))
+    assert demand["nodes"][0]["created"] == NOW - 7200
+    left = next(each for each in shown(LEAVING).get("pools")["pools"] if each["leaving"])
+    assert (left["zone"], left["class"]) == ("a", "spot")
+
+
+@pytest.mark.parametrize(
+    ("asked", "gone"),
+    [
+        ("node=spot-a", {"spot-a"}),
+        ("pool=a/m", {"spot-a"}),
+        ("zone=a", {"od-a", "spot-a"}),
+        ("spot=1", {"spot-a", "spot-b"}),
+    ],
+)
+def test_a_drill_tells_what_placement_tells(asked: str, gone: set[str]) -> None:
+    """Who loses what, and who falls below what must serve."""
+    answer = shown().get(f"drill?{asked}")
+    told = {loss.workload.name: loss.raw for loss in drill(SHOP, Configuration(), gone)}
+    assert {each["name"]: each for each in answer["losses"]} == told
+    assert answer["nodes"] == len(gone)
+    assert answer["fallBelow"]["declared"] == 1
+
+
+def test_a_drill_tells_whether_the_rest_fits() -> None:
+    """Four pods of one core each: the other spot node has two cores left, on-demand has three."""
+    room = shown().get("drill?node=spot-a")["room"]
+    assert (room["spot"]["pods"], room["spot"]["fits"], room["allOnDemand"]["fits"]) == (4, False, False)
+    assert shown().get("drill?node=spot-b")["room"]["spot"] == {"pods": 2, "fits": True, "leftOut": None}
+
+
+def test_a_drill_asks_for_one_thing_that_exists() -> None:
+    """Without a question it tells what there is."""
+    page = shown()
+    assert page.get("drill")["pools"] == ["a/m", "b/m"]
+    page.get("drill?node=nobody", 404)
+    page.get("drill?node=spot-a&zone=a", 400)
+    page.get("drill?workload=shop/web&ratio=50%25", 400)
+
+
+def test_another_ratio_is_tried_before_it_is_set() -> None:
+    """At 30 % three of web's six are moved off spot, and on-demand has room for just so many."""
+    page = shown()
+    answer = page.get(f"drill?workload=shop/Deployment/web&ratio={quote('30%')}")
+    assert (answer["wantedNow"], answer["wanted"]) == ({"spot": 6, "onDemand": 4}, {"spot": 3, "onDemand": 7})
+    assert (answer["moves"], answer["unplaced"]) == (3, 0)
+    assert answer["exposure"]["blastRadius"]["spot"] == 6
+    assert answer["exposureAfter"]["blastRadius"]["spot"] == 3
+    assert "expected a percentage" in page.get("drill?workload=shop/Deployment/web&ratio=30", 400)["error"]
+
+
+def test_history_tells_moves_losses_and_departures() -> None:
+    """The latest first, of a workload or of all."""
+    page = shown()
+    web = SHOP.workloads[0]
+    action = Action(How.RELEASE, Why.RETURN, web, SHOP.pods[0], Class.ON_DEMAND, Class.SPOT)
+    page.now += 60
+    page.passes([(action, Outcome.DONE), (action, None)])
+    page.now += 60
+    page.board.observe(page.board.ground.sites["spot-b"].node, cordoned("spot-b"))
+    page.passes()
+    page.now += 60
+    page.board.observe(cordoned("spot-b"), None)
+    page.passes()
+    events = page.get("workloads/shop/Deployment/web")["events"]
+    assert [(each["what"], each["text"]) for each in events] == [
+        ("lost", "2 pods lost with their nodes"),
+        ("leaving", "2 pods on nodes that are leaving"),
+        ("move", "release web-0 to spot (return)"),
+    ]
+    assert [each["node"] for each in page.get("overview")["events"] if not each["workload"]] == ["spot-b", "spot-b"]
+    points = page.get("overview")["spotShare"]["history"]
+    assert [share for _, share in points] == [0.5455, 0.5455, 0.4444, 0.4444]
+
+
+def test_moves_that_are_under_way_are_told() -> None:
+    """A released pod serves until its replacement does."""
+    workload, replica_set, pods = deployment("web", ("od-a", "spot-a", "spot-b"))
+    mark = {**pods[1].annotations, names.RELEASED: "2025-06-15T15:10:00Z/h"}
+    pods[1] = replace(pods[1], owner=None, annotations=mark)
+    answer = shown(snapshot((workload, replica_set, pods))).get("overview")["moves"]
+    assert (answer["runningTotal"], answer["running"][0]["pod"]) == (1, "web-1")
+
+
+def test_thousands_of_workloads_cost_what_has_changed() -> None:
+    """One change among 2,000: one status is worked out anew, and a page of 100 rows has 100 rows."""
+    many = snapshot(*(deployment(f"w{number:04}", ("od-a", "spot-a", "spot-b")) for number in range(2000)))
+    page = shown(many)
+    first = page.client.get("/api/v1/workloads?limit=100")
+    assert len(first.get_json()["workloads"]) == 100
+    assert len(first.data) < 200_000
+    packed = page.client.get("/api/v1/workloads?limit=100", headers={"Accept-Encoding": "gzip"})
+    assert len(packed.data) < 20_000
+    assert len(page.client.get("/api/v1/overview").data) < 60_000
+    before = page.viewer.view()
+    changed = many.workloads[7]
+    page.board.observe(changed, replace(changed, annotations={names.SPOT_RATIO: "50%"}))
+    page.now += 2
+    page.passes()
+    after = page.viewer.view()
+    assert before is not None
+    assert after is not None
+    assert len({id(each) for each in after.seen} - {id(each) for each in before.seen}) == 1
+
+
+def test_who_asks_the_same_gets_what_was_worked_out_once() -> None:
+    """Until there is another pass, a second later at the earliest: fifty pages cost as much as one."""
+    page = shown()
+    views = set()
+    for _ in range(3):
+        page.now += 0.3
+        page.passes()
+        views.add(id(page.viewer.view()))
+    assert len(views) == 1
+    page.now += 1
+    page.passes()
+    assert id(page.viewer.view()) not in views

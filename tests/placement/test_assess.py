@@ -1,0 +1,164 @@
+"""One workload: which moves are finished, which undone, which slots are written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placement import names
+from placement.model import Class, Pod
+from placement.plan.actions import Action, Blocked, How, Why
+from placement.plan.assess import ADOPTED, LEAVES_FIRST, MISSED_SECONDS, Assessment
+from placement.plan.group import Released, released, undone
+from tests.placement.plans import NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+
+HERE = ground(
+    node("o"), node("s", SPOT), node("t", SPOT, "b"), node("going", SPOT, "b", unschedulable=True), node("p", zone="b")
+)
+
+
+def let_go(name: str, slot: int, where: str, until: float = NOW + 60, **fields: Any) -> Pod:
+    """A pod that was released, and has no owner any more."""
+    return pod(name, slot, where, owner="rs", annotations={names.RELEASED: Released(until, "h").text()}, **fields)
+
+
+def swept(*pods: Pod, replicas: int = 3) -> list[str]:
+    """At 70 %, of three: slots 0 1 2 are O S S."""
+    found = assessed(group([replace(each, owner=None) if _is_free(each) else each for each in pods], replicas), HERE)
+    return [f"{action.how} {action.pod.name}" for action in found.sweeps]
+
+
+def _is_free(each: Pod) -> bool:
+    return names.RELEASED in each.annotations
+
+
+ZERO, ONE = pod("zero", 0, "o"), pod("one", 1, "s")
+OLD = let_go("old", 2, "o")
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ((ZERO, ONE, OLD, pod("new", 2, "t")), ["annotate new", "finish old"]),
+        ((ZERO, ONE, OLD, pod("new", 2, "t", ready=False)), []),
+        ((ZERO, ONE, OLD, pod("new", 2)), []),
+        ((ZERO, ONE, OLD), []),
+        ((ZERO, ONE, OLD, pod("new", 2, "o")), ["annotate new", "undo old"]),
+        ((ZERO, ONE, let_go("old", 2, "o", NOW - 1), pod("new", 2)), ["annotate new", "undo old"]),
+        ((ZERO, ONE, let_go("old", 2, "o", NOW - 1)), ["undo old"]),
+        ((ZERO, ONE, let_go("old", 2, "going", NOW - 1), pod("new", 2)), []),
+        ((ZERO, ONE, let_go("old", 2, "going"), pod("new", 2, "t")), ["annotate new", "finish old"]),
+        ((ZERO, ONE, let_go("old", 2, "o", NOW - 61), pod("new", 2, "t")), ["annotate new", "undo old"]),
+        ((ZERO, ONE, OLD, pod("new", 3, "t")), ["finish old"]),
+        ((ZERO, ONE, replace(OLD, terminating=True), pod("new", 2, "t")), []),
+    ],
+    ids=[
+        "the replacement serves",
+        "it does not yet",
+        "it has no node yet",
+        "it is not there yet",
+        "it serves where the old one was",
+        "its time is over",
+        "its time is over, and nobody came",
+        "its time is over, but its node goes anyway",
+        "its node goes, and the replacement serves",
+        "it is long over, and its budget still forbids the end",
+        "the replacement came with another slot",
+        "it is on its way out",
+    ],
+)
+def test_a_release_is_finished_or_undone(pods: tuple[Pod, ...], expected: list[str]) -> None:
+    assert swept(*pods) == expected
+
+
+def test_after_a_scale_down_it_is_one_too_many() -> None:
+    """Two are wanted and two serve; the slot of the third is nobody's.
+
+    Of none at all a budget expects none, and allows no eviction: it is put back, and its ReplicaSet deletes it.
+    """
+    assert swept(ZERO, ONE, OLD, replicas=2) == ["finish old"]
+    assert swept(OLD, replicas=0) == ["undo old"]
+
+
+def test_a_doubled_slot_does_not_pass_for_a_replacement() -> None:
+    """Two are released, two replacements start, and a pod that was there before holds the slot of one: nobody goes."""
+    olds = let_go("old-1", 1, "o"), let_go("old-2", 2, "o")
+    starting = pod("n1", 3, "s", ready=False), pod("n2", 4, "s", ready=False)
+    assert swept(ZERO, pod("double", 2, "s"), *olds, *starting, replicas=4) == []
+
+
+def test_the_last_on_on_demand_stays_until_another_serves_there() -> None:
+    """Slot 0 is down: the old pod of slot 2 is all that serves on on-demand."""
+    down = replace(ZERO, ready=False)
+    assert swept(down, ONE, OLD, pod("new", 2, "t"), pod("more", 3, "s"), replicas=3) == []
+
+
+def undone_actions() -> tuple[Action, ...]:
+    pods = (ZERO, ONE, replace(let_go("old", 2, "o", NOW - 1), owner=None), pod("new", 2))
+    return assessed(group(pods, 3), HERE).sweeps
+
+
+def test_an_undone_release_is_put_back_and_the_newcomer_leaves_first() -> None:
+    newcomer, old = undone_actions()
+    assert newcomer.annotations == {names.DELETION_COST: LEAVES_FIRST}
+    assert old.labels == {names.POD_TEMPLATE_HASH: "h"}
+    assert old.annotations[names.RELEASED] is None
+    tried = undone(replace(old.pod, annotations={names.UNDONE: old.annotations[names.UNDONE] or ""}))
+    assert tried is not None
+    assert (tried.tries, tried.until) == (1, NOW + 300)
+
+
+def test_a_move_whose_replacement_admission_missed_is_tried_again_soon() -> None:
+    """It says nothing about the class that the webhook was away."""
+    missed = replace(pod("new", 2, "o"), annotations={names.SLOT: "2", names.DECISION: f"rs/{ADOPTED}new"})
+    *_, old = assessed(group((ZERO, ONE, OLD, missed), 3), HERE).sweeps
+    assert old.text == "admission missed the replacement"
+    tried = undone(replace(old.pod, annotations={names.UNDONE: old.annotations[names.UNDONE] or ""}))
+    assert tried is not None
+    assert (tried.tries, tried.until) == (1, NOW + MISSED_SECONDS)
+
+
+def noted(found: Assessment) -> dict[str, str | None]:
+    return {action.pod.name: action.annotations.get(names.SLOT) for action in found.notes}
+
+
+def test_doubled_slots_are_rewritten_and_nothing_is_moved_before() -> None:
+    """Three pods that share slot 1, one of them on on-demand: the slots first."""
+    found = assessed(group([pod("a", 1, "s"), pod("b", 1, "s"), pod("c", 1, "o")]), HERE)
+    assert sorted(filter(None, noted(found).values())) == ["0", "2"]
+    wrong = assessed(group([pod("a", 0, "s"), pod("b", 1, "s"), pod("c", 1, "s")]), HERE)
+    assert {wish.blocked for wish in wrong.wishes} == {Blocked.UNSETTLED}
+
+
+def test_slots_are_not_rewritten_while_a_pod_is_released() -> None:
+    """But a replacement that admission missed is adopted, into a slot that nobody holds."""
+    old = replace(OLD, owner=None)
+    assert noted(assessed(group([ZERO, pod("a", 1, "s"), pod("b", 1, "s"), old], 3), HERE)) == {}
+    assert noted(assessed(group([ZERO, ONE, pod("missed", None, "t"), old], 3), HERE)) == {"missed": "2"}
+
+
+def test_a_newcomer_that_stayed_after_all_does_not_leave_first_for_ever() -> None:
+    marked = pod("new", 2, "t", annotations={names.DELETION_COST: LEAVES_FIRST})
+    (note,) = assessed(group([ZERO, ONE, marked]), HERE).notes
+    assert note.annotations[names.DELETION_COST] == "-2"
+
+
+@pytest.mark.parametrize(
+    ("pods", "why", "to"),
+    [
+        ((pod("a", 0, "s"), pod("b", 1, "s"), pod("c", 2, "t")), Why.FLOOR, ON_DEMAND),
+        ((ZERO, ONE, pod("c", 2, "o")), Why.RATIO, SPOT),
+        ((ZERO, ONE, pod("c", 2, "o", annotations={names.SOFT: "true"})), Why.RETURN, SPOT),
+        ((ZERO, ONE, pod("c", 2, "going")), Why.LEAVING, SPOT),
+    ],
+    ids=["nobody on on-demand", "wrong class", "soft", "its node goes"],
+)
+def test_why_a_pod_should_be_elsewhere(pods: tuple[Pod, ...], why: Why, to: Class) -> None:
+    (wish,) = assessed(group(pods), HERE).wishes
+    assert (wish.why, wish.to, wish.how) == (why, to, How.RELEASE)
+
+
+def test_the_time_of_a_release_is_read_back() -> None:
+    assert released(OLD) == Released(NOW + 60, "h")

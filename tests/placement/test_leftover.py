@@ -1,0 +1,51 @@
+"""What is left of us where nobody wants us any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from placement import names
+from placement.configuration import Configuration
+from placement.leftover import left_over
+from placement.model import Class, Namespace, Pod, Snapshot
+from tests.placement.plans import pod
+
+CLASSES = Configuration().classes
+HERE, THERE = Namespace("shop", {names.PLACEMENT: names.ENABLED}), Namespace("left")
+
+
+def found(*pods: Pod) -> dict[str, Class | None]:
+    snapshot = Snapshot({each.name: each for each in (HERE, THERE)}, pods=pods)
+    return {each.pod.name: each.requires for each in left_over(snapshot, CLASSES)}
+
+
+def test_pods_where_the_label_is_gone_are_told_with_the_class_that_they_still_require() -> None:
+    placed = replace(pod("placed", 1), namespace="left", required_terms=CLASSES.terms(Class.SPOT))
+    assert found(placed, replace(placed, name="wanted", namespace="shop")) == {"placed": Class.SPOT}
+
+
+def test_whose_namespace_is_not_known_is_told() -> None:
+    assert found(replace(pod("stray", 1), namespace="gone")) == {"stray": None}
+
+
+def test_what_people_wrote_themselves_is_theirs() -> None:
+    theirs = Pod("left", "theirs", "u", labels={names.PLACEMENT: "disabled"}, required_terms=CLASSES.terms(Class.SPOT))
+    assert found(theirs) == {}
+
+
+def test_a_label_or_a_released_pod_is_told() -> None:
+    labelled = Pod("left", "labelled", "u", labels={names.CLASS: "spot"})
+    released = replace(pod("released", 1, annotations={names.RELEASED: "2026-11-16T00:00:00Z/h"}), namespace="left")
+    snapshot = Snapshot({"left": THERE}, pods=(released, labelled))
+    first, second = left_over(snapshot, CLASSES)
+    assert first.raw == {
+        "namespace": "left",
+        "pod": "labelled",
+        "uid": "u",
+        "node": None,
+        "requires": None,
+        "released": False,
+        "labels": [names.CLASS],
+        "annotations": [],
+    }
+    assert second.is_released
