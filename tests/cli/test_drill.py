@@ -13,6 +13,7 @@ from placement.configuration import Configuration
 from placement.exposure import Domain
 from placement.model import Owner
 from tests.cli.printed import printed
+from tests.dashboard.boards import SHOP, shown
 from tests.placement.test_drill import STORE, cluster, pods
 
 TEXTS: dict[str, Target] = {
@@ -127,3 +128,10 @@ def test_a_pool_that_does_not_exist_is_told_with_those_that_do() -> None:
     assert raised.value.exit_code == 2
     assert "there is no pool 'zone-z/m5'" in str(raised.value)
     assert "zone-a/m5, zone-b/m5" in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["node=spot-a", "pool=a/m", "zone=b", "spot"])
+def test_the_dashboard_tells_the_same(text: str) -> None:
+    """And more: whether the rest fits on what remains, and how old all of it is."""
+    told = shown().get(f"drill?{text if '=' in text else f'{text}=1'}")
+    assert told == {**told, **found(SHOP, Configuration(), target(text)).raw}
