@@ -123,7 +123,7 @@ function drawLosses([declared, assumed]) {
 }
 
 const drawExposed = ({ workloads, total }) => [
-  table("Most exposed workloads", [
+  table("Exposed workloads, the worst first", [
     ["Workload", link],
     ["Minimum", (each) => each.assumed ? "assumed" : h("strong", {}, "declared")],
     ["Does not survive", (each) => h("span", { class: each.assumed ? "" : "bad" }, each.losses.join(", "))],

@@ -60,7 +60,7 @@ export function workloads({ again, announce, query }) {
   const root = h("div", {}, h("h1", {}, "Workloads"),
     h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
       h("label", { for: "q" }, "Filter"), search, h("label", { for: "only" }, "Show"), only, found),
-    h("section", { class: "card", "aria-label": "Workloads" }, region, pages));
+    h("div", { class: "card" }, region, pages));
   return {
     title: "Workloads", place: "workloads", root,
     ask: (get) => get(`workloads?${new URLSearchParams({ ...wish, limit: ROWS })}`),
