@@ -77,7 +77,7 @@ const tile = (title, value, detail, kind = "") => h("div", { class: `tile ${kind
 const HEIGHT = 190, LEFT = 50, BOTTOM = 22, TOP = 8, RIGHT = 12;
 
 function drawLine([points, WIDTH]) {
-  if (!points.length) return h("p", { class: "quiet" }, "No pod serves yet.");
+  if (!points.length) return h("p", { class: "quiet" }, "No pod has served yet.");
   const [from, to] = [points[0][0], Math.max(points.at(-1)[0], points[0][0] + 60)];
   const x = (at) => LEFT + (at - from) / (to - from) * (WIDTH - LEFT - RIGHT);
   const y = (share) => TOP + (1 - share) * (HEIGHT - TOP - BOTTOM);

@@ -185,7 +185,7 @@ def test_history_tells_moves_losses_and_departures() -> None:
     assert [(each["what"], each["text"]) for each in events] == [
         ("lost", "2 pods lost with their nodes"),
         ("leaving", "2 pods on nodes that are leaving"),
-        ("move", "release web-0 to spot (return)"),
+        ("move", "moving web-0 to spot: its replacement comes first (return)"),
     ]
     assert [each["node"] for each in page.get("overview")["events"] if not each["workload"]] == ["spot-b", "spot-b"]
     points = page.get("overview")["spotShare"]["history"]

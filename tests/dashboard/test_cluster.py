@@ -102,7 +102,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         made = Scene(cluster, installed, World(client, Path(cluster.kubeconfig), "shop"), tab)
         tab.looks()
         tab.open(made.url)
-        tab.shows("No pod serves yet.")  # an empty cluster
+        tab.shows("No pod has served yet.")  # an empty cluster
         for name, (replicas, annotations) in SHOP.items():
             made.world.create(workload("Deployment", name, replicas, annotations))
         wait_for("everything to come to rest", made.is_at_rest, 120)
