@@ -212,6 +212,7 @@ def node(wire: NodeObject) -> Node:
         allocatable=shared_amounts(status.allocatable),
         deleting=meta.deletion_timestamp is not None,
         created=seconds(meta.creation_timestamp),
+        annotations=_ours(meta.annotations),
     )
 
 

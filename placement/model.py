@@ -131,6 +131,7 @@ class Node:
     allocatable: Mapping[str, int] = field(default_factory=no_amounts)  # with "pods"
     deleting: bool = False  # somebody has asked for its deletion, and a finalizer holds it
     created: float = 0.0
+    annotations: Mapping[str, str] = field(default_factory=nothing)  # only ours
 
     @property
     def key(self) -> Key:

@@ -22,7 +22,7 @@ export function overview({ announce }) {
     ask: async (get) => Promise.all([get("overview"), get("pools")]),
     show([seen, pools]) {
       fill(banners, [seen.paused, seen.outages, seen.nodes.lost, seen.nodes.leaving], drawBanners);
-      fill(tiles, [seen.spotShare, seen.workloads, seen.exposed, seen.moves.runningTotal, seen.nodes], () => drawTiles(seen));
+      fill(tiles, [seen.spotShare.spot, seen.spotShare.onDemand, seen.spotShare.wanted, seen.savings, seen.moves.nextTotal, seen.moves.skippedTotal, seen.workloads, seen.exposed.declared, seen.moves.runningTotal, seen.nodes.total, seen.nodes.spot], () => drawTiles(seen));
       fill(line, [seen.spotShare.history, line.clientWidth || 640], drawLine);
       fill(losses, [seen.exposed.declared, seen.exposed.assumed], drawLosses);
       fill(exposed, seen.exposed, drawExposed);
@@ -53,17 +53,24 @@ function drawBanners([paused, outages, lost, leaving]) {
 
 const names = (all) => all.slice(0, 8).join(", ") + (all.length > 8 ? ` and ${all.length - 8} more` : "");
 
-function drawTiles({ spotShare, workloads, exposed, moves, nodes }) {
+function drawTiles({ spotShare, savings, workloads, exposed, moves, nodes }) {
   const serving = spotShare.spot + spotShare.onDemand;
   const wanted = spotShare.wanted.spot / (spotShare.wanted.spot + spotShare.wanted.onDemand || 1);
   const worst = exposed.declared.pool;
   return [
     tile("Spot share", percent(spotShare.share), `${whole(spotShare.spot)} of ${count(serving, "serving pod")}; wanted ${percent(wanted)}`),
+    tile("Saved", percent(savings.share), `of the on-demand price; ${priceSource(savings)}`),
     tile("Mixes as wanted", `${whole(workloads.exact)} of ${whole(workloads.total)}`, extras(workloads)),
     tile("Not safe from a pool's loss", whole(worst), worst ? "with a declared minimum" : "of those with a declared minimum", worst ? "bad" : "good"),
     tile("Moves under way", moves.runningTotal, `${moves.nextTotal} next, ${moves.skippedTotal} blocked`),
     tile("Nodes", nodes.total, `${nodes.spot} spot, ${nodes.total - nodes.spot} on-demand`),
   ];
+}
+
+// Where spot prices come from, always told: a number without it would be a guess that looks like a fact.
+export function priceSource({ sources }) {
+  const told = { default: "assuming spot at 0.35", "cluster ratio": "by the cluster's ratio", "node annotation": "by nodes' annotations", "price table": "by the price table" };
+  return Object.keys(sources).map((source) => told[source] ?? source).join(", ") || "no pod on spot";
 }
 
 const extras = ({ soft, missed, mistaken }) => [[soft, "soft pod"], [missed, "missed pod"], [mistaken, "with mistakes", "with mistakes"]]
