@@ -14,6 +14,7 @@ from placement.model import Class, Pod
 from placement.plan.actions import Action
 from placement.plan.group import Site, released
 from placement.report import mix_json, pods_json, workload_json
+from placement.savings import Savings
 from placement.slots import Mix
 
 MOST_LISTED = 50  # of each list in the overview; how many there are is told beside it
@@ -45,6 +46,7 @@ def overview(view: View, history: History) -> Raw:
             "share": _share(actual),
             "history": history.points(),
         },
+        "savings": sum((each.savings for each in view.seen), Savings()).raw,
         "workloads": {
             "total": len(statuses),
             "exact": sum(each.is_exact for each in statuses),
@@ -163,6 +165,7 @@ ORDERS: Mapping[str, Callable[[Seen], object]] = {
     **{str(domain): _blast(domain) for domain in Domain},
     "survives": lambda seen: -len(seen.perils),
     "soft": lambda seen: seen.status.soft,
+    "savings": lambda seen: seen.savings.share or 0.0,
     "lastMove": lambda seen: seen.moved_at or 0.0,
     "reason": lambda seen: seen.status.reason,
 }
@@ -199,7 +202,12 @@ def workloads(view: View, page: Page) -> Raw:
 
 
 def _workload(seen: Seen) -> Raw:
-    return {**workload_json(seen.status), "lastMove": seen.moved_at, "moves": seen.assessment.under_way}
+    return {
+        **workload_json(seen.status),
+        "lastMove": seen.moved_at,
+        "moves": seen.assessment.under_way,
+        "savings": seen.savings.raw,
+    }
 
 
 def workload(view: View, history: History, key: tuple[str, str, str]) -> Raw:

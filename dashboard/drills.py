@@ -9,13 +9,14 @@ from dashboard.answers import Raw, Unclear, Unknown, found
 from dashboard.view import Seen, View
 from placement import names
 from placement.drill import losses
-from placement.exposure import Domain, Exposure, exposure
-from placement.model import Class, Pod
+from placement.exposure import Domain, exposure
+from placement.model import Class, Needs, Pod
 from placement.plan.assess import Assessment, assess
 from placement.plan.group import Group
 from placement.plan.room import Room, shortage
 from placement.policy import mistakes_in
 from placement.report import mix_json
+from placement.savings import charged
 from placement.status import read_policy
 
 MOST_LOSSES = 500  # workloads that one answer tells; how many there are is told beside it
@@ -94,7 +95,9 @@ def what_if(view: View, key: tuple[str, str, str], ratio: str, now: float) -> Ra
         raise Unclear("; ".join(map(str, wrong)))
     seen = found(view, key)
     then = assess(_changed(view, seen, written), view.taken.ground, now)
-    after, unplaced = _exposure_after(view, then)
+    placed, unplaced = _placed(view, then)
+    after = None if placed is None else exposure((view.places[node] for _, node in placed), then.group.availability)
+    costs = None if placed is None else charged(placed, then.group.workload.replicas, view.rates)
     blocked = sorted({str(wish.blocked) for wish in then.wishes if wish.blocked is not None})
     return {
         "namespace": key[0],
@@ -108,6 +111,8 @@ def what_if(view: View, key: tuple[str, str, str], ratio: str, now: float) -> Ra
         "blocked": blocked,
         "exposure": seen.status.exposure.raw,
         "exposureAfter": None if after is None else after.raw,
+        "savings": seen.savings.raw,
+        "savingsAfter": None if costs is None else costs.raw,
         "unplaced": unplaced,
     }
 
@@ -119,18 +124,18 @@ def _changed(view: View, seen: Seen, written: Mapping[str, str]) -> Group:
     return replace(group, workload=workload, policy=policy)
 
 
-def _exposure_after(view: View, then: Assessment) -> tuple[Exposure | None, int]:
+def _placed(view: View, then: Assessment) -> tuple[list[tuple[Needs, str]] | None, int]:
     """Once all moves are done, each to the emptiest node that is proven to take it; and how many have no such place."""
     ground = view.taken.ground
     if len(then.wishes) * len(ground.sites) > MOST_TRIES:
         return None, 0
     room = Room(ground, view.used)
     wishes = {wish.member.pod.uid: wish for wish in then.wishes}
-    nodes, unplaced = [], 0
+    placed, unplaced = [], 0
     for member in then.members:
         wish = wishes.get(member.pod.uid)
         node = None if wish is None else room.take(member.pod, wish.to, then.members)
         unplaced += wish is not None and node is None
         if node is not None or member.serves:
-            nodes.append(node or member.pod.node)
-    return exposure((view.places[node] for node in nodes), then.group.availability), unplaced
+            placed.append((member.pod.needs, node or member.pod.node))
+    return placed, unplaced

@@ -15,7 +15,8 @@ from placement.plan.actions import Action, How
 from placement.plan.group import Ground
 
 SAMPLE_SECONDS = 15.0
-MOST_SAMPLES = 1440  # six hours
+CHANGE_SECONDS = 2.0  # a change is told so soon
+MOST_SAMPLES = 5760  # a day at rest, three hours of nothing but changes
 MOST_POINTS = 240  # that one answer tells
 MOST_EVENTS = 5000
 
@@ -54,10 +55,10 @@ class History:
     def note(self, taken: Taken, done: Iterable[tuple[Action, Outcome | None]]) -> None:
         """After a pass: what it saw, and what it did."""
         self._sample(taken)
-        self._events.extend(_moves(taken.at, done))
-        self._events.extend(self._losses(taken))
         self._events.extend(self._departures(taken))
+        self._events.extend(self._losses(taken))
         self._events.extend(self._outages(taken))
+        self._events.extend(_moves(taken.at, done))
 
     def points(self) -> list[tuple[int, float]]:
         """When, and the share of serving pods that were on spot; at most so many, the latest among them."""
@@ -72,10 +73,13 @@ class History:
         return [each.raw for each, _ in zip(found, range(most), strict=False)]
 
     def _sample(self, taken: Taken) -> None:
-        if self._samples and taken.at < self._samples[-1][0] + SAMPLE_SECONDS:
+        at, *before = self._samples[-1] if self._samples else (float("-inf"),)
+        if taken.at < at + CHANGE_SECONDS:
             return
         mixes = [each.actual for each in taken.assessments.values()]
-        self._samples.append((taken.at, sum(mix.spot for mix in mixes), sum(mix.on_demand for mix in mixes)))
+        now = [sum(mix.spot for mix in mixes), sum(mix.on_demand for mix in mixes)]
+        if now != before or taken.at >= at + SAMPLE_SECONDS:
+            self._samples.append((taken.at, now[0], now[1]))
 
     def _losses(self, taken: Taken) -> Iterator[Event]:
         new = frozenset(taken.lost) - self._lost
@@ -113,13 +117,23 @@ class History:
                 yield Event(taken.at, "leaving", f"{_pods(count)} on nodes that are leaving", _key(each.group.workload))
 
 
+_SENTENCES = {
+    How.RELEASE: "moving {pod}{to}: its replacement comes first",
+    How.FINISH: "moved {pod}{to}: its replacement serves",
+    How.UNDO: "put {pod} back",
+    How.EVICT: "evicted {pod}, with a place{to}",
+    How.REPLACE: "created {pod} anew: it was unschedulable",
+    How.BURY: "deleted {pod}, whose node is gone",
+}
+
+
 def _moves(at: float, done: Iterable[tuple[Action, Outcome | None]]) -> Iterator[Event]:
     for action, outcome in done:
         if action.how is How.ANNOTATE or outcome is None:
             continue
         to = "" if action.to is None else f" to {action.to}"
         told = "" if outcome is Outcome.DONE else f": {outcome}"
-        text = f"{action.how} {action.pod.name}{to} ({action.why}){told}"
+        text = f"{_SENTENCES[action.how].format(pod=action.pod.name, to=to)} ({action.why}){told}"
         yield Event(at, "move", text, None if action.workload is None else _key(action.workload), action.pod.node)
 
 

@@ -21,8 +21,10 @@ from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
 from placement.plan.group import Cohort, Ground, moved
 from placement.plan.lost import Lost
+from placement.savings import Prices, Rate, Savings, savings
 from placement.status import WorkloadStatus, read_policy, status_of
 
+NO_PRICES = Prices()
 SHORTEST_SECONDS = 1.0  # a view lasts so long, however many passes there are
 
 
@@ -72,6 +74,7 @@ class Seen:
     status: WorkloadStatus
     perils: tuple[Domain, ...]
     moved_at: float | None  # when one of its pods last took the place of another that was moved
+    savings: Savings
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -87,6 +90,7 @@ class View:
     used: Callable[[str], Mapping[str, int]]
     seen: tuple[Seen, ...]  # in the order of namespace, kind and name
     places: Mapping[str, Place]
+    rates: Mapping[str, Rate]
     paused: Pause | None
 
     @cached_property
@@ -97,13 +101,16 @@ class View:
 class Viewer:
     """Makes views of what the rebalancer knows."""
 
-    def __init__(self, board: Board, around: Around) -> None:
+    def __init__(self, board: Board, around: Around, prices: Prices = NO_PRICES) -> None:
         self._board = board
+        self._prices = prices
         self.around = around
         self._taken: Taken | None = None
         self._view: View | None = None
         self._seen: dict[str, Seen] = {}
-        self._places: tuple[Ground, Mapping[str, Place]] | None = None
+        self._ground: Ground | None = None
+        self._places: Mapping[str, Place] = {}
+        self._rates: Mapping[str, Rate] = {}
         self._lock = Lock()
 
     def take(self, plan: Plan, now: float) -> Taken:
@@ -130,25 +137,28 @@ class Viewer:
             return self._view
 
     def _made(self, taken: Taken) -> View:
-        where = self._where(taken.ground)
-        self._seen = {uid: self._look(uid, each, taken, where) for uid, each in taken.assessments.items()}
+        self._survey(taken.ground)
+        self._seen = {uid: self._look(uid, each, taken) for uid, each in taken.assessments.items()}
         return View(
             taken,
             self._board.used,
             tuple(sorted(self._seen.values(), key=lambda each: each.key)),
-            where,
+            self._places,
+            self._rates,
             standing(self.around.pause(), self.around.now()),
         )
 
-    def _where(self, ground: Ground) -> Mapping[str, Place]:
-        if self._places is None or self._places[0] is not ground:
-            self._places = (
-                ground,
-                places({name: each.node for name, each in ground.sites.items()}, ground.configuration),
-            )
-        return self._places[1]
+    def _survey(self, ground: Ground) -> None:
+        """Places and rates of all nodes. Where a known node's rate is another one, everything is looked at anew."""
+        if ground is self._ground:
+            return
+        before, self._ground = self._rates, ground
+        self._places = places({name: each.node for name, each in ground.sites.items()}, ground.configuration)
+        self._rates = self._prices.rates(ground.sites)
+        if any(name in self._rates and self._rates[name] != rate for name, rate in before.items()):
+            self._seen = {}
 
-    def _look(self, uid: str, found: Assessment, taken: Taken, where: Mapping[str, Place]) -> Seen:
+    def _look(self, uid: str, found: Assessment, taken: Taken) -> Seen:
         before = self._seen.get(uid)
         if before is not None and before.assessment is found:
             return before
@@ -158,12 +168,12 @@ class Viewer:
             read_policy(group.workload, taken.namespaces[group.workload.namespace], taken.ground.configuration),
             [cohort.replicas for cohort in group.cohorts if cohort.replicas],
             (pod for cohort in group.cohorts for pod in (*cohort.pods, *_let_go(cohort))),
-            where,
+            self._places,
             group.availability,
         )
         moments = [mark.at for member in found.members if (mark := moved(member.pod)) is not None]
         perils = tuple(domain for domain in Domain if not status.exposure.survives(domain))
-        return Seen(found, status, perils, max(moments, default=None))
+        return Seen(found, status, perils, max(moments, default=None), savings(group, self._rates))
 
 
 def _let_go(cohort: Cohort) -> Iterator[Pod]:

@@ -213,6 +213,7 @@ def node(wire: NodeObject) -> Node:
         deleting=meta.deletion_timestamp is not None,
         created=seconds(meta.creation_timestamp),
         uid=meta.uid or "",
+        annotations=_ours(meta.annotations),
     )
 
 

@@ -132,6 +132,7 @@ class Node:
     deleting: bool = False  # somebody has asked for its deletion, and a finalizer holds it
     created: float = 0.0
     uid: str = ""
+    annotations: Mapping[str, str] = field(default_factory=nothing)  # only ours
 
     @property
     def key(self) -> Key:

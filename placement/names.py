@@ -66,6 +66,10 @@ MIRROR = "kubernetes.io/config.mirror"
 CAPACITY = "node.kubernetes.io/capacity"
 ZONE = "topology.kubernetes.io/zone"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+REGION = "topology.kubernetes.io/region"
+# Annotation on nodes, written by people or a price exporter: the price of this spot node as a share of the on-demand
+# price, such as 0.31 or 31%. Read for savings.
+PRICE_RATIO = PREFIX + "price-ratio"
 HOSTNAME = "kubernetes.io/hostname"
 NODE_NAME = "metadata.name"  # no label: the one field that a node selector may name
 

@@ -103,7 +103,7 @@ class Board:
         if old is None or new is None or _differs(old, new):
             self._ground = None
             self._dirty.update(self._workloads_on(known.name))
-        elif self._ground is not None and old.allocatable != new.allocatable:
+        elif self._ground is not None and (old.allocatable, old.annotations) != (new.allocatable, new.annotations):
             self._ground = None
         _set(self._nodes, known.name, new)
 

@@ -1,6 +1,7 @@
 // What if? A node, a pool, a zone or all spot goes; or a workload gets another ratio.
 
-import { count, fill, h, link, mix, section, signed, table, verdict } from "./dom.js";
+import { count, fill, h, link, mix, percent, section, signed, table, verdict } from "./dom.js";
+import { priceSource } from "./overview.js";
 
 const DOMAINS = { node: "A node", pool: "A spot pool", zone: "A zone", spot: "All spot" };
 
@@ -91,6 +92,7 @@ function drawChange(data) {
   const [now, then] = [data.exposure, data.exposureAfter];
   const rows = [
     ["Mix wanted (spot + on-demand)", mix(data.wantedNow), mix(data.wanted)],
+    ["Saved of the on-demand price", percent(data.savings.share), data.savingsAfter && percent(data.savingsAfter.share)],
     ["Headroom", signed(now.headroom), then && signed(then.headroom)],
     ...Object.entries(DOMAINS).map(([domain, text]) => [`${text}: replicas at once`, told(now, domain), then && told(then, domain)]),
   ];
@@ -98,7 +100,7 @@ function drawChange(data) {
     h("p", { class: "lead" }, `At ${data.ratio}: ${count(data.moves, "move")}. `, data.unplaced ? verdict(false, `${data.unplaced} of them have no proven place now.`) : ""),
     data.blocked.length > 0 && h("p", {}, `In the way now: ${data.blocked.join("; ")}.`),
     table("Now, and with that ratio", [["", (row) => row[0]], ["Now", (row) => row[1], "number"], [`At ${data.ratio}`, (row) => row[2] ?? "too many to estimate", "number"]], rows, ""),
-    h("p", { class: "quiet small" }, "An estimate: each pod goes to the emptiest node that is proven to take it."),
+    h("p", { class: "quiet small" }, `An estimate: each pod goes to the emptiest node that is proven to take it; prices: ${priceSource(data.savingsAfter ?? data.savings)}.`),
     h("pre", {}, `kubectl -n ${data.namespace} annotate ${data.kind.toLowerCase()}/${data.name} spotweave.dev/spot-ratio=${data.ratio} --overwrite`),
   ];
 }

@@ -22,7 +22,7 @@ export function overview({ announce }) {
     ask: async (get) => Promise.all([get("overview"), get("pools")]),
     show([seen, pools]) {
       fill(banners, [seen.paused, seen.outages, seen.nodes.lost, seen.nodes.leaving], drawBanners);
-      fill(tiles, [seen.spotShare, seen.workloads, seen.exposed, seen.moves.runningTotal, seen.nodes], () => drawTiles(seen));
+      fill(tiles, [seen.spotShare.spot, seen.spotShare.onDemand, seen.spotShare.wanted, seen.savings, seen.moves.nextTotal, seen.moves.skippedTotal, seen.workloads, seen.exposed.declared, seen.moves.runningTotal, seen.nodes.total, seen.nodes.spot], () => drawTiles(seen));
       fill(line, [seen.spotShare.history, line.clientWidth || 640], drawLine);
       fill(losses, [seen.exposed.declared, seen.exposed.assumed], drawLosses);
       fill(exposed, seen.exposed, drawExposed);
@@ -53,17 +53,24 @@ function drawBanners([paused, outages, lost, leaving]) {
 
 const names = (all) => all.slice(0, 8).join(", ") + (all.length > 8 ? ` and ${all.length - 8} more` : "");
 
-function drawTiles({ spotShare, workloads, exposed, moves, nodes }) {
+function drawTiles({ spotShare, savings, workloads, exposed, moves, nodes }) {
   const serving = spotShare.spot + spotShare.onDemand;
   const wanted = spotShare.wanted.spot / (spotShare.wanted.spot + spotShare.wanted.onDemand || 1);
   const worst = exposed.declared.pool;
   return [
     tile("Spot share", percent(spotShare.share), `${whole(spotShare.spot)} of ${count(serving, "serving pod")}; wanted ${percent(wanted)}`),
+    tile("Saved", percent(savings.share), `of the on-demand price; ${priceSource(savings)}`),
     tile("Mixes as wanted", `${whole(workloads.exact)} of ${whole(workloads.total)}`, extras(workloads)),
     tile("Not safe from a pool's loss", whole(worst), worst ? "with a declared minimum" : "of those with a declared minimum", worst ? "bad" : "good"),
     tile("Moves under way", moves.runningTotal, `${moves.nextTotal} next, ${moves.skippedTotal} blocked`),
     tile("Nodes", nodes.total, `${nodes.spot} spot, ${nodes.total - nodes.spot} on-demand`),
   ];
+}
+
+// Where spot prices come from, always told: a number without it would be a guess that looks like a fact.
+export function priceSource({ sources }) {
+  const told = { default: "assuming spot at 0.35", "cluster ratio": "by the cluster's ratio", "node annotation": "by nodes' annotations", "price table": "by the price table" };
+  return Object.keys(sources).map((source) => told[source] ?? source).join(", ") || "no pod on spot";
 }
 
 const extras = ({ soft, missed, mistaken }) => [[soft, "soft pod"], [missed, "missed pod"], [mistaken, "with mistakes", "with mistakes"]]
@@ -77,7 +84,7 @@ const tile = (title, value, detail, kind = "") => h("div", { class: `tile ${kind
 const HEIGHT = 190, LEFT = 50, BOTTOM = 22, TOP = 8, RIGHT = 12;
 
 function drawLine([points, WIDTH]) {
-  if (!points.length) return h("p", { class: "quiet" }, "No pod serves yet.");
+  if (!points.length) return h("p", { class: "quiet" }, "No pod has served yet.");
   const [from, to] = [points[0][0], Math.max(points.at(-1)[0], points[0][0] + 60)];
   const x = (at) => LEFT + (at - from) / (to - from) * (WIDTH - LEFT - RIGHT);
   const y = (share) => TOP + (1 - share) * (HEIGHT - TOP - BOTTOM);
@@ -123,7 +130,7 @@ function drawLosses([declared, assumed]) {
 }
 
 const drawExposed = ({ workloads, total }) => [
-  table("Most exposed workloads", [
+  table("Exposed workloads, the worst first", [
     ["Workload", link],
     ["Minimum", (each) => each.assumed ? "assumed" : h("strong", {}, "declared")],
     ["Does not survive", (each) => h("span", { class: each.assumed ? "" : "bad" }, each.losses.join(", "))],

@@ -1,7 +1,7 @@
 // One workload: where each pod is and why, what happened, what comes next, what is in the way.
 
-import { chip, count, fill, h, mix, pathOf, section, signed, table, verdict } from "./dom.js";
-import { drawEvent } from "./overview.js";
+import { chip, count, fill, h, mix, pathOf, percent, section, signed, table, verdict } from "./dom.js";
+import { drawEvent, priceSource } from "./overview.js";
 
 const DOMAINS = { node: "a node", pool: "a pool", zone: "a zone", spot: "all spot" };
 
@@ -17,7 +17,7 @@ export function workload(_around, namespace, kind, name) {
     ask: (get) => get(`workloads/${pathOf({ namespace, kind, name })}`),
     show(data) {
       fill(top, [data.workload.wanted, data.workload.actual, data.workload.reason, data.policy, data.workload.mistakes, data.workload.advice], () => drawTop(data));
-      fill(facts, [data.workload.exposure, data.perils, data.needed, data.workload.replicas], () => drawFacts(data));
+      fill(facts, [data.workload.exposure, data.workload.savings, data.perils, data.needed, data.workload.replicas], () => drawFacts(data));
       fill(next, [data.next, data.blocked, data.released], () => drawNext(data));
       fill(pods, data.workload.pods, drawPods);
       fill(events, data.events, (all) => all.length ? h("ol", { class: "timeline" }, all.map((each) => drawEvent({ ...each, workload: null })))
@@ -41,7 +41,7 @@ function drawTop({ workload, policy }) {
 function drawFacts({ workload, needed, perils }) {
   const { exposure } = workload;
   return [
-    h("p", {}, `${needed} of ${workload.replicas} must serve, ${exposure.assumed ? "which is assumed from the rollout" : "as declared"}; headroom ${signed(exposure.headroom)}.`),
+    h("p", {}, `${needed} of ${workload.replicas} must serve, ${exposure.assumed ? "which is assumed from the rollout" : "as declared"}; headroom ${signed(exposure.headroom)}. Saved: ${percent(workload.savings.share)} of the on-demand price, ${priceSource(workload.savings)}.`),
     table("What goes at once, and whether that is survived", [
       ["Loss of", ([, text]) => text],
       ["Replicas", ([domain]) => exposure.blastRadius[domain], "number"],

@@ -12,7 +12,7 @@ const COLUMNS = [
   ["replicas", "Replicas", "number extra", (each) => each.replicas],
   ["wanted", "Wanted", "number extra", (each) => mix(each.wanted), "spot + on-demand"],
   ["actual", "Actual", "number", drawActual, "spot + on-demand"],
-  ["headroom", "Headroom", "number", (each) => `${signed(each.exposure.headroom)}${each.exposure.assumed ? "*" : ""}`, "ready beyond what must serve; * assumed"],
+  ["headroom", "Headroom", "number extra", (each) => `${signed(each.exposure.headroom)}${each.exposure.assumed ? "*" : ""}`, "ready beyond what must serve; * assumed"],
   ...DOMAINS.map((domain) => [domain, `${domain[0].toUpperCase()}${domain.slice(1)} loss`, `number ${domain === "pool" ? "" : "extra"}`, (each) => drawBlast(each, domain), `replicas that go at once, at most, with ${domain === "spot" ? "all spot" : `one ${domain}`}`]),
   ["survives", "Survives", "", drawSurvives],
   ["soft", "Soft", "number extra", (each) => each.soft || "–"],
@@ -60,7 +60,7 @@ export function workloads({ again, announce, query }) {
   const root = h("div", {}, h("h1", {}, "Workloads"),
     h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
       h("label", { for: "q" }, "Filter"), search, h("label", { for: "only" }, "Show"), only, found),
-    h("section", { class: "card", "aria-label": "Workloads" }, region, pages));
+    h("div", { class: "card" }, region, pages));
   return {
     title: "Workloads", place: "workloads", root,
     ask: (get) => get(`workloads?${new URLSearchParams({ ...wish, limit: ROWS })}`),

@@ -168,6 +168,20 @@ def test_another_ratio_is_tried_before_it_is_set() -> None:
     assert "expected a percentage" in page.get("drill?workload=shop/Deployment/web&ratio=30", 400)["error"]
 
 
+def test_savings_are_told_with_their_source_and_follow_a_nodes_price() -> None:
+    """Six of eleven pods on spot; at 0.35, then one node is annotated with half the price."""
+    page = shown()
+    assert page.get("overview")["savings"] == {"share": round(6 * 0.65 / 11, 4), "sources": {"default": 6}}
+    old = page.board.ground.sites["spot-a"].node
+    page.board.observe(old, replace(old, annotations={names.PRICE_RATIO: "0.5"}))
+    page.now += 2
+    page.passes()
+    told = page.get("overview")["savings"]
+    assert told == {"share": round((2 * 0.65 + 4 * 0.5) / 11, 4), "sources": {"default": 2, "node annotation": 4}}
+    changed = page.get(f"drill?workload=shop/Deployment/web&ratio={quote('0')}")
+    assert changed["savings"]["share"] == round((2 * 0.65 + 4 * 0.5) / 10, 4)
+
+
 def test_history_tells_moves_losses_and_departures() -> None:
     """The latest first, of a workload or of all."""
     page = shown()
@@ -185,7 +199,7 @@ def test_history_tells_moves_losses_and_departures() -> None:
     assert [(each["what"], each["text"]) for each in events] == [
         ("lost", "2 pods lost with their nodes"),
         ("leaving", "2 pods on nodes that are leaving"),
-        ("move", "release web-0 to spot (return)"),
+        ("move", "moving web-0 to spot: its replacement comes first (return)"),
     ]
     assert [each["node"] for each in page.get("overview")["events"] if not each["workload"]] == ["spot-b", "spot-b"]
     points = page.get("overview")["spotShare"]["history"]

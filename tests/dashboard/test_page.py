@@ -42,7 +42,7 @@ def test_an_empty_cluster_says_what_to_do(tab: Tab) -> None:
     """No workload, no node; no error either."""
     with opened(tab, shown(snapshot(nodes=()))) as url:
         tab.shows("There are no nodes.")
-        tab.shows("No pod serves yet.")
+        tab.shows("No pod has served yet.")
         tab.open(f"{url}#/workloads")
         tab.shows("kubectl label namespace")
         assert tab.complaints == []

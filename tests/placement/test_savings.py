@@ -1,0 +1,91 @@
+"""What is saved, and where the prices come from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement import names
+from placement.model import NO_NEEDS, Class, Needs, Node
+from placement.savings import LEAST, Prices, PriceSource, Rate, Savings, charged, parse_prices, savings, weight_of
+from tests.placement.plans import NEEDS, ground, group, node, pod
+
+HEADER = "EndTimestamp,InstanceID,Region,AssetClass,InstanceIDField,InstanceType,MarketPriceHourly,Version\n"
+NODES = (node("od"), node("spot", Class.SPOT))
+
+
+def rate_of_spot(prices: Prices, spot: Node = NODES[1]) -> Rate:
+    return prices.rates(ground(NODES[0], spot).sites)["spot"]
+
+
+def test_ten_replicas_with_seven_on_spot_save_45_percent() -> None:
+    """3 + 7 × 0.35 = 5.45 of 10."""
+    pods = [pod(f"p{slot}", slot, "od" if slot < 3 else "spot") for slot in range(10)]
+    found = savings(group(pods), Prices().rates(ground(*NODES).sites))
+    assert found.share == pytest.approx(0.455)
+    assert found.raw == {"share": 0.455, "sources": {"default": 7}}
+
+
+def test_surge_and_fallback_are_charged() -> None:
+    """An eleventh pod while one is moved: 4 + 7 × 0.35 of 10. All on on-demand with one too many: more than full."""
+    rates = Prices().rates(ground(*NODES).sites)
+    moving = [(NEEDS, "od")] * 4 + [(NEEDS, "spot")] * 7
+    assert charged(moving, 10, rates).share == pytest.approx(0.355)
+    assert charged([(NEEDS, "od")] * 11, 10, rates).share == pytest.approx(-0.1)
+
+
+def test_replicas_without_a_node_cost_and_save_nothing() -> None:
+    """Five of ten are pending: the share is that of the five."""
+    pods = [pod(f"p{slot}", slot, "spot" if slot < 5 else "") for slot in range(10)]
+    assert savings(group(pods), Prices().rates(ground(*NODES).sites)).share == pytest.approx(0.65)
+    assert charged([], 3, {}).raw == {"share": None, "sources": {}}
+
+
+def test_the_source_that_knows_best_counts() -> None:
+    """Price table, node annotation, cluster ratio, default."""
+    table = parse_prices(
+        f"{HEADER},od,,node,metadata.name,m,0.40,\n,spot,,node,metadata.labels.{names.CAPACITY},m,0.10,\n"
+    )
+    annotated = replace(NODES[1], annotations={names.PRICE_RATIO: "31%"})
+    garbled = replace(NODES[1], annotations={names.PRICE_RATIO: "cheap"})
+    assert rate_of_spot(Prices(table, 0.5), annotated) == Rate(0.25, PriceSource.TABLE)
+    assert rate_of_spot(Prices((), 0.5), annotated) == Rate(0.31, PriceSource.ANNOTATION)
+    assert rate_of_spot(Prices((), 0.5), garbled) == Rate(0.5, PriceSource.CLUSTER)
+    assert rate_of_spot(Prices()) == Rate(0.35, PriceSource.DEFAULT)
+
+
+def test_a_row_for_both_classes_tells_nothing_of_spot() -> None:
+    """A price by instance type alone would say that spot saves nothing; nor is a price of another region taken."""
+    both = parse_prices(f"{HEADER},m,,node,{names.INSTANCE_TYPE},m,0.40,\n")
+    assert rate_of_spot(Prices(both)).source is PriceSource.DEFAULT
+    elsewhere = parse_prices(f"{HEADER},od,moon,node,metadata.name,m,0.4,\n,spot,moon,node,metadata.name,m,0.1,\n")
+    assert rate_of_spot(Prices(elsewhere)).source is PriceSource.DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "are missing"),
+        ("InstanceID,InstanceIDField\nx,y\n", "MarketPriceHourly are missing"),
+        (f"{HEADER},x,,node,metadata.name,m,free,\n", "line 2: MarketPriceHourly 'free' is no price"),
+        (f"{HEADER},x,,node,metadata.name,m,-1,\n", "line 2"),
+        (f"{HEADER},x,,node\n", "line 2"),
+    ],
+)
+def test_a_table_that_cannot_be_read_says_where(text: str, told: str) -> None:
+    """Before anything starts."""
+    with pytest.raises(ValueError, match=told):
+        parse_prices(text)
+
+
+def test_rows_of_volumes_are_left_out() -> None:
+    """OpenCost has them in the same table."""
+    assert parse_prices(f"{HEADER},x,,pv,metadata.name,,0.01,\n") == ()
+
+
+def test_pods_weigh_what_they_ask_for() -> None:
+    """In cores; who asks for nothing weighs a little, not nothing."""
+    assert weight_of(Needs(requests={"cpu": 2000})) == 2.0
+    assert weight_of(NO_NEEDS) == LEAST
+    assert sum([Savings(1, 2, {PriceSource.TABLE: 1})] * 2, Savings()) == Savings(2, 4, {PriceSource.TABLE: 2})
