@@ -127,13 +127,14 @@ def _of_workloads(found: Sequence[Assessment]) -> Iterator[GaugeMetricFamily]:
     floor = _family(names.METRIC_FLOOR)
     for each in found:
         labels = _labels(each)
-        for (of, state), count in _states(each).items():
+        counts = _states(each)
+        for (of, state), count in counts.items():
             pods.add_metric([*labels, of, state], count)
         wanted.add_metric([*labels, str(Class.SPOT)], each.wanted.spot)
         wanted.add_metric([*labels, str(Class.ON_DEMAND)], each.wanted.on_demand)
-        serving = each.actual.spot + each.actual.on_demand
-        if serving:
-            share.add_metric(labels, each.actual.spot / serving)
+        serving = [counts[str(of), "serving"] for of in (Class.SPOT, Class.ON_DEMAND)]
+        if any(serving):
+            share.add_metric(labels, serving[0] / sum(serving))
         floor.add_metric(labels, each.group.policy.slots.floor)
     yield from (pods, wanted, share, floor)
 
@@ -144,7 +145,8 @@ def _states(found: Assessment) -> Tally[tuple[str, str]]:
     for member in found.members:
         of = str(member.of or Class.ON_DEMAND)
         is_soft = names.SOFT in member.pod.annotations
-        counts[of, "serving" if member.serves else "pending"] += 1
+        is_serving = member.pod.ready and member.site is not None  # on a leaving node, too, as in `status`
+        counts[of, "serving" if is_serving else "pending"] += 1
         counts[of, "soft"] += is_soft
         counts[of, "fallback"] += is_soft and member.site is not None and member.pod.labels.get(names.CLASS) != of
     return counts
