@@ -126,6 +126,7 @@ class Scene:
         client, namespace = self.world.client, self.world.namespace
         for group, kind in (("apps", "deployments"), ("apps", "statefulsets"), ("policy", "poddisruptionbudgets")):
             client.delete(f"/apis/{group}/v1/namespaces/{namespace}/{kind}")
+        client.delete(self.world.pods_path)  # also what was released, where a test has failed
         wait_for("the pods to go", lambda: not client.get_json(self.world.pods_path)["items"])
         for of in Class:
             self.spotweave("outage", "clear", "--class", str(of))
