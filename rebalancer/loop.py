@@ -71,7 +71,8 @@ class Loop:
         self._begun: deque[float] = deque()
         self._proofs: dict[tuple[Class, Shape], float] = {}
         self._expected: dict[str, tuple[Action, float]] = {}  # by UID: what we did, until when we wait to see it
-        self._tries: dict[str, tuple[int, float]] = {}  # by UID: failed tries in a row, when it may be tried again
+        # By UID and what was tried: failed tries in a row, when it may be tried again.
+        self._tries: dict[tuple[str, How], tuple[int, float]] = {}
         self._evicted: dict[str, Evicted] = {}  # by seat
         self._swept = float("-inf")
 
@@ -154,7 +155,7 @@ class Loop:
     def _possible(self, actions: Sequence[Action], timer: float) -> Iterator[Action]:
         """Without those that failed a moment ago, or were done and not seen yet."""
         for action in actions:
-            _, due = self._tries.get(action.pod.uid, (0, timer))
+            _, due = self._tries.get((action.pod.uid, action.how), (0, timer))
             if due <= timer and not self._is_expected(action.pod):
                 yield action
 
@@ -164,7 +165,7 @@ class Loop:
             uid = each.action.pod.uid
             if each.outcome is Outcome.DONE:
                 self._expected[uid] = (each.action, timer + EXPECTED_SECONDS)
-                self._tries.pop(uid, None)
+                self._tries.pop((uid, each.action.how), None)
                 if each.action.how in (How.RELEASE, How.EVICT):
                     self._begun.append(timer)
                 if each.action.how is How.EVICT and each.action.workload is not None:
@@ -172,9 +173,9 @@ class Loop:
                 if each.action.how is How.FINISH and each.action.to is not None:
                     self._proofs[each.action.to, shape_of(each.action.pod)] = now
             elif each.outcome is not None and each.outcome is not Outcome.GONE:
-                tries, _ = self._tries.get(uid, (0, 0.0))
+                tries, _ = self._tries.get((uid, each.action.how), (0, 0.0))
                 wait = min(LONGEST_BLOCKED_SECONDS, BLOCKED_SECONDS * 2**tries)
-                self._tries[uid] = (tries + 1, timer + wait)
+                self._tries[uid, each.action.how] = (tries + 1, timer + wait)
         self._tidy(timer, now)
 
     def _mark(self, action: Action, now: float) -> Evicted:
@@ -188,8 +189,8 @@ class Loop:
         """Forgets pods that nobody asks about any more."""
         for uid in [uid for uid, (_, until) in self._expected.items() if until < timer]:
             del self._expected[uid]
-        for uid in [uid for uid, (_, due) in self._tries.items() if due + LONGEST_BLOCKED_SECONDS < timer]:
-            del self._tries[uid]
+        for tried in [tried for tried, (_, due) in self._tries.items() if due + LONGEST_BLOCKED_SECONDS < timer]:
+            del self._tries[tried]
         for where in [where for where, before in self._evicted.items() if before.at + REMEMBERED_SECONDS < now]:
             del self._evicted[where]
 

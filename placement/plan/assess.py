@@ -283,8 +283,8 @@ def _undo(
     group: Group, cohort: Cohort, pod: Pod, state: Released | None, replacement: Member | None, now: float
 ) -> Iterator[Action]:
     """The newcomer is marked to leave first; then the old pod goes back to its ReplicaSet, which has one too many."""
-    if replacement is not None and not cohort.template.has_deletion_cost:
-        cost = {names.DELETION_COST: LEAVES_FIRST}
+    cost = {names.DELETION_COST: LEAVES_FIRST}
+    if replacement is not None and not cohort.template.has_deletion_cost and not _carries(replacement.pod, cost):
         yield Action(How.ANNOTATE, Why.OVER, group.workload, replacement.pod, annotations=cost, text="leaves first")
     tries = (undone(pod) or Undone(0, 0)).tries
     first, text = _failure(replacement)
@@ -293,6 +293,10 @@ def _undo(
     template_hash = state.template_hash if state is not None else cohort.template.labels.get(names.POD_TEMPLATE_HASH)
     labels = {names.POD_TEMPLATE_HASH: template_hash}
     yield Action(How.UNDO, Why.OVER, group.workload, pod, annotations=written, labels=labels, text=text)
+
+
+def _carries(pod: Pod, annotations: Mapping[str, str]) -> bool:
+    return all(pod.annotations.get(key) == value for key, value in annotations.items())
 
 
 def _failure(replacement: Member | None) -> tuple[float, str]:

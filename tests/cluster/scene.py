@@ -87,7 +87,7 @@ class Scene:
     def uids(self, name: str) -> set[str]:
         return {pod["metadata"]["uid"] for pod in self.world.pods(name)}
 
-    def settles(self, *apps: str) -> dict[str, WorkloadStatus]:
+    def settles(self, *apps: str, patience: float = PATIENCE_SECONDS) -> dict[str, WorkloadStatus]:
         """Waits until every mix is exact, no slot is doubled and nothing is released any more."""
         found: dict[str, WorkloadStatus] = {}
 
@@ -95,7 +95,7 @@ class Scene:
             found.update({name: self.world.status(name) for name in apps})
             return all(map(self._is_settled, found.values()))
 
-        wait_for(f"{apps} to settle", is_settled, PATIENCE_SECONDS)
+        wait_for(f"{apps} to settle", is_settled, patience)
         return found
 
     def _is_settled(self, status: WorkloadStatus) -> bool:
@@ -126,6 +126,7 @@ class Scene:
         client, namespace = self.world.client, self.world.namespace
         for group, kind in (("apps", "deployments"), ("apps", "statefulsets"), ("policy", "poddisruptionbudgets")):
             client.delete(f"/apis/{group}/v1/namespaces/{namespace}/{kind}")
+        client.delete(self.world.pods_path)  # also what was released, where a test has failed
         wait_for("the pods to go", lambda: not client.get_json(self.world.pods_path)["items"])
         for of in Class:
             self.spotweave("outage", "clear", "--class", str(of))

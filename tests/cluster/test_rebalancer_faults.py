@@ -25,6 +25,9 @@ LOST = 7
 CHANGE_CALLS = (Call.ANNOTATE, Call.EVICT, Call.LEASE)
 LOSS_CALLS = tuple(Call)
 NUMBERS = (1, 2, 3)
+# The API server notes an eviction in the budget before it deletes the pod. Where its caller dies in between, the pod
+# counts as gone for two minutes, and is not evicted as long as the budget allows none less.
+FORGOTTEN_SECONDS = 240.0
 ONCE = (Call.OUTAGE,)  # it is noted once
 
 
@@ -38,7 +41,7 @@ def faults_at(calls: tuple[Call, ...], sample: int) -> list[object]:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with staged(tmp_path_factory.mktemp("config")) as made:
+    with staged(tmp_path_factory.mktemp("config"), configuration="moves: {minAge: 1s}\n") as made:
         yield made
 
 
@@ -67,9 +70,9 @@ def test_killed_while_the_ratio_changes(scene: Scene, fault: str) -> None:
     scene.annotate("web", spot_ratio="30%")
     dies(scene.start(fault))
     scene.start()
-    assert scene.settles("web")["web"].actual == THEN
+    assert scene.settles("web", patience=FORGOTTEN_SECONDS)["web"].actual == THEN
     assert scene.watcher.worst("web") == REPLICAS
-    assert scene.evictions() - before == MOVES
+    assert scene.evictions() - before <= MOVES  # one whose caller died may not be counted
     assert len({pod.uid for pod in scene.watcher.deleted}) == len(scene.watcher.deleted) == MOVES
 
 
@@ -97,9 +100,9 @@ def test_killed_while_all_spot_is_lost_and_back(scene: Scene, fault: str) -> Non
     if not is_dead(faulty):
         dies(faulty)
         scene.start()
-    assert scene.settles("web")["web"].actual == AT_FIRST
+    assert scene.settles("web", patience=FORGOTTEN_SECONDS)["web"].actual == AT_FIRST
     assert scene.watcher.worst("web") == REPLICAS
-    assert scene.evictions() - before == LOST
+    assert scene.evictions() - before <= LOST
     assert [pod for pod in scene.watcher.deleted if pod.name not in soft] == []
     assert sorted(pod.name for pod in scene.watcher.deleted) == sorted(soft)
 

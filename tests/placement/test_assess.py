@@ -110,6 +110,11 @@ def test_an_undone_release_is_put_back_and_the_newcomer_leaves_first() -> None:
     assert (tried.tries, tried.until) == (1, NOW + 300)
 
 
+def test_a_newcomer_is_marked_once() -> None:
+    marked = pod("new", 2, annotations={names.DELETION_COST: LEAVES_FIRST})
+    assert swept(ZERO, ONE, let_go("old", 2, "o", NOW - 1), marked) == ["undo old"]
+
+
 def test_a_move_whose_replacement_admission_missed_is_tried_again_soon() -> None:
     """It says nothing about the class that the webhook was away."""
     missed = replace(pod("new", 2, "o"), annotations={names.SLOT: "2", names.DECISION: f"rs/{ADOPTED}new"})
