@@ -34,6 +34,7 @@ from kube.configmaps import parse_configuration_text
 from kube.errors import ApiError, NotFound
 from kube.lease import permit_first_leader
 from localcluster.errors import ClusterError
+from localcluster.layout import free_port
 from localcluster.process import spawn
 from placement import names
 
@@ -301,7 +302,7 @@ def _starter(kubeconfig: Path, admin: Client, address: str, options: tuple[str, 
     access = {each: access_for(kubeconfig, admin, account) for each, account in accounts.items()}
 
     def start(component: str, name: str, environment: Mapping[str, str]) -> Process:
-        port = _free_port()
+        port = free_port()
         if component == names.WEBHOOK_COMPONENT:
             listen: tuple[str, ...] = ("--listen", address, "--share-port", "--peer-listen", f"127.0.0.1:{port}")
         else:
@@ -314,7 +315,7 @@ def _starter(kubeconfig: Path, admin: Client, address: str, options: tuple[str, 
 
 def _start(name: str, access: bytes, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Process:
     """A program with its ServiceAccount's access, and its probes and metrics on a port of its own."""
-    port = _free_port()
+    port = free_port()
     descriptor = os.memfd_create("kubeconfig")
     try:
         os.write(descriptor, access)
@@ -325,13 +326,6 @@ def _start(name: str, access: bytes, arguments: tuple[str, ...], environment: Ma
     finally:
         os.close(descriptor)
     return Process(name, process, port)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until_ready(processes: Iterable[Process]) -> None:

@@ -78,6 +78,14 @@ def free_ports() -> Ports:
             one.close()
 
 
+def free_port() -> int:
+    """One such port."""
+    while (candidate := _bind(random.choice(PORT_RANGE))) is None:  # noqa: S311 - no secret
+        pass
+    with candidate:
+        return int(candidate.getsockname()[1])
+
+
 def _bind(port: int) -> socket.socket | None:
     candidate = socket.socket()
     try:

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -19,6 +20,7 @@ from kube.client import connect
 from localcluster import Choice, LocalCluster, Way, demo_profile
 from placement import names
 from tests.cluster.conftest import label
+from tests.cluster.watcher import Watcher, watching
 from tests.cluster.world import World, wait_for, workload
 from tests.clusterfixtures import FAST_CONTROLLERS
 from tests.dashboard.browser import PHONE, Tab, browsing, chromium
@@ -87,6 +89,10 @@ def same(told: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
     return [{key: each[key] for key in others[0]} for each in told] == others
 
 
+def serves(watcher: Watcher, name: str, replicas: int) -> bool:
+    return watcher.serving(name) >= replicas
+
+
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     config = tmp_path_factory.mktemp("config") / "config.yaml"
@@ -104,7 +110,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         tab.open(made.url)
         tab.shows("No pod has served yet.")  # an empty cluster
         for name, (replicas, annotations) in SHOP.items():
-            made.world.create(workload("Deployment", name, replicas, annotations))
+            raw = workload("Deployment", name, replicas, annotations)
+            raw["spec"]["template"]["metadata"]["annotations"] = {"localcluster.spotweave.dev/ready-after": "3s"}
+            made.world.create(raw)
         wait_for("everything to come to rest", made.is_at_rest, 120)
         yield made
         client.close()
@@ -168,24 +176,19 @@ def test_a_drill_predicts_what_a_reclaim_does_and_the_page_shows_it_live(scene: 
     tab = scene.tab
     tab.open(f"{scene.url}#/drill?pool=zone-a/m5.2xlarge")
     tab.shows("would go")
-    predicted: dict[str, int] = {
-        each["name"]: each["lost"] for each in scene.get("drill?pool=zone-a/m5.2xlarge")["losses"]
-    }
-    assert predicted
-    before = {name: {pod["metadata"]["uid"] for pod in scene.world.pods(name)} for name in SHOP}
     tab.open(scene.url)
     tab.shows("Nodes and pools")
-    scene.cluster.reclaim(Choice(zone="zone-a", all_spot=True), Way.CLOUD)
-    tab.shows("is gone")  # in the timeline, without anybody reloading anything
-    lost: dict[str, int] = {}
-
-    def is_over() -> bool:
-        pods = {name: {pod["metadata"]["uid"] for pod in scene.world.pods(name)} for name in SHOP}
-        lost.update({name: len(before[name] - pods[name]) for name in SHOP})
-        return sum(lost.values()) >= sum(predicted.values())
-
-    wait_for("the lost pods to be replaced", is_over)
-    assert {name: count for name, count in lost.items() if count} == predicted
+    wait_for("everything to be at rest", scene.is_at_rest, 120)
+    losses = scene.get("drill?pool=zone-a/m5.2xlarge")["losses"]
+    predicted = dict.fromkeys(SHOP, 0) | {each["name"]: each["lost"] for each in losses}
+    assert any(predicted.values())
+    with watching(scene.world.client) as watcher:
+        watcher.forget()  # how the pods came in, one by one
+        scene.cluster.reclaim(Choice(zone="zone-a", all_spot=True), Way.CLOUD)
+        tab.shows("is gone")  # in the timeline, without anybody reloading anything
+        for name, (replicas, _) in SHOP.items():
+            wait_for(f"{name} to serve again", partial(serves, watcher, name, replicas))
+        assert {name: replicas - watcher.worst(name) for name, (replicas, _) in SHOP.items()} == predicted
     tab.looks()
     tab.screenshot("overview-after-a-loss")
     scene.cluster.restore()
