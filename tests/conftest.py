@@ -22,7 +22,11 @@ settings.register_profile("soak", deadline=None, max_examples=5_000, suppress_he
 settings.load_profile("soak" if os.environ.get("SPOTWEAVE_SOAK") else "check")
 
 MISSING = pytest.StashKey[dict[str, str]]()  # what is missing on this machine, and what to do about it
-PROMETHEUS = ("prometheus", "promtool")
+# What tests of each marker need on PATH, from which of Debian's packages, and what is said where it is missing.
+TOOLS = {
+    "prometheus": (("prometheus", "promtool"), "prometheus", "NOT TESTED WITH A REAL PROMETHEUS"),
+    "browser": (("chromium",), "chromium", "NOT TESTED IN A REAL BROWSER"),
+}
 
 # Whoever starts us in the background may have had SIGINT ignored, which programs that we start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,10 +40,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[MISSING] = {}
     if config.option.collectonly:
         return
-    lacking = [name for name in PROMETHEUS if shutil.which(name) is None]
-    if lacking and _marked(items, "prometheus"):
-        told = f"{' and '.join(lacking)} not found on PATH: install Debian's package prometheus"
-        _leave_out(config, items, "prometheus", "NOT TESTED WITH A REAL PROMETHEUS", told)
+    for marker, (programs, package, headline) in TOOLS.items():
+        lacking = [name for name in programs if shutil.which(name) is None]
+        if lacking and _marked(items, marker):
+            told = f"{' and '.join(lacking)} not found on PATH: install Debian's package {package}"
+            _leave_out(config, items, marker, headline, told)
     if not _marked(items, "cluster"):
         return
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import shutil
 import subprocess
 import tempfile
 import time
@@ -20,10 +19,6 @@ import aiohttp
 OUT = Path(__file__).parent.parent.parent / "out" / "dashboard"
 PATIENCE_SECONDS = 30.0
 DESKTOP, PHONE = (1280, 900), (390, 844)
-
-
-def chromium() -> str | None:
-    return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 class Tab:
@@ -107,8 +102,6 @@ class Tab:
 @contextmanager
 def browsing() -> Iterator[Tab]:
     """A browser without a window, on its own profile; gone afterwards."""
-    program = chromium()
-    assert program is not None
     loop = asyncio.new_event_loop()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = (
@@ -120,7 +113,7 @@ def browsing() -> Iterator[Tab]:
             "--hide-scrollbars",
         )
         own = ("--remote-debugging-port=0", f"--user-data-dir={profile}", "--lang=en-GB", "about:blank")
-        process = subprocess.Popen([program, *options, *own], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(["chromium", *options, *own], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         try:
             address = _page_address(Path(profile) / "DevToolsActivePort")
             session = loop.run_until_complete(_session())

@@ -23,12 +23,9 @@ from tests.cluster.conftest import label
 from tests.cluster.watcher import Watcher, watching
 from tests.cluster.world import World, wait_for, workload
 from tests.clusterfixtures import FAST_CONTROLLERS
-from tests.dashboard.browser import PHONE, Tab, browsing, chromium
+from tests.dashboard.browser import PHONE, Tab, browsing
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine (apt-get install chromium)"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.browser]
 
 CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s}\n"
 SHOP: dict[str, tuple[int, dict[str, str]]] = {

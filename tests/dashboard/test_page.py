@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import axe_core_python
 import pytest
 
 from dashboard.app import create_app
 from rebalancer.app import serving
 from tests.dashboard.boards import Shown, deployment, shown, snapshot, with_token
-from tests.dashboard.browser import PHONE, Tab, browsing, chromium
+from tests.dashboard.browser import PHONE, Tab, browsing
 
-pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine (apt-get install chromium)")
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +142,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(tab: Tab, path: str) -> Non
 @pytest.mark.parametrize("path", ["", "#/workloads", "#/workloads/shop/Deployment/web", "#/drill?zone=a"])
 def test_axe_finds_no_serious_problem(tab: Tab, path: str, scheme: str) -> None:
     """Names, roles, contrast, table headers, landmarks; by what most auditors use."""
-    axe = pytest.importorskip("axe_core_python", reason="no axe-core here (pip install axe-core-python)")
-    script = (Path(axe.__file__).parent / "axe.min.js").read_text()
+    script = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text()
     with opened(tab, shown(), path):
         tab.looks(scheme)
         tab.waits("document.querySelector('tbody tr')")
