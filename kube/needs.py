@@ -16,6 +16,7 @@ from msgspec import Raw
 from kube.shared import Kept, Shared
 from kube.wire import (
     AffinityInFull,
+    Asking,
     PodSpecInFull,
     Port,
     Quantities,
@@ -34,6 +35,7 @@ _HARD = b"DoNotSchedule"
 _HOST_PORT = b"hostPort"
 _SIDECAR = "Always"
 
+_decode_asking = msgspec.json.Decoder(Asking).decode
 _decode_resources = msgspec.json.Decoder(Resources | None).decode
 _decode_quantities = msgspec.json.Decoder(Quantities | None).decode
 _decode_ports = msgspec.json.Decoder(list[Port] | None).decode
@@ -150,7 +152,12 @@ def _needs(spec: PodSpecInFull) -> Needs:
     )
 
 
-def _requests(spec: PodSpecInFull) -> Mapping[str, int]:
+def requests_in(spec: bytes) -> Mapping[str, int]:
+    """How much a pod with this spec, as JSON, asks for. Raises msgspec.DecodeError where it is none."""
+    return _requests(_decode_asking(spec))
+
+
+def _requests(spec: PodSpecInFull | Asking) -> Mapping[str, int]:
     """As the scheduler counts: what runs together is added, what runs before it only has to fit; then the overhead.
 
     Sidecars (init containers that always restart) run beside all that starts after them. Example, CPU: containers

@@ -143,6 +143,15 @@ class PodSpecInFull(PodSpec):
     termination_grace_period_seconds: int | None = None
 
 
+class Asking(Wire):
+    """The part of a pod's spec that says how much it asks for."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    resources: Raw = Raw()
+    overhead: Raw = Raw()
+
+
 class PodInFullObject(PodObject):
     spec: PodSpecInFull | None = None
 

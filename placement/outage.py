@@ -10,13 +10,12 @@ cluster-wide, not per workload, and runs out by itself; one that is noted again 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from placement import names
 from placement.model import Class, NodeTerm
-from placement.quantity import NONE, quantity
 
 KEY = "outages.json"
 FIRST_SECONDS = 300.0
@@ -29,6 +28,11 @@ class Shape:
 
     cpu_millis: int = 0
     memory_mib: int = 0
+
+    @classmethod
+    def asking(cls, requests: Mapping[str, int]) -> Shape:
+        """Of a pod that asks for so much: CPU in thousandths, memory in bytes."""
+        return cls(requests.get("cpu", 0), requests.get("memory", 0) // 1024**2)
 
     def covers(self, asked: Shape) -> bool:
         """Whether what is said of this shape holds for one that asks for as much or more."""
@@ -75,19 +79,28 @@ class Outages:
     def standing(self, now: float) -> tuple[Outage, ...]:
         return tuple(outage for outage in self.noted if now < outage.until)
 
-    def zones_left(self, of: Class, zones: Iterable[str], asked: Shape, now: float) -> frozenset[str]:
-        """Of the zones that have nodes of the class, those where it is not out for a pod that asks for so much."""
-        standing = [outage for outage in self.standing(now) if outage.of is of and outage.shape.covers(asked)]
-        if any(not outage.zones for outage in standing):
-            return frozenset()
-        return frozenset(zones).difference(*(outage.zones for outage in standing))
+    def zones_left(self, of: Class, zones: frozenset[str], asked: Shape, now: float) -> frozenset[str]:
+        """Of these zones those where the class is not out for a pod that asks for so much."""
+        notes = self._about(of, asked, now)
+        return frozenset() if any(not note.zones for note in notes) else zones.difference(*(n.zones for n in notes))
 
-    def stands(self, of: Class, zones: Iterable[str], asked: Shape, now: float) -> bool:
-        """Whether the class is out wherever a pod could find it. Where it has no node at all, only a note tells."""
-        there = frozenset(zones)
-        if there:
-            return not self.zones_left(of, there, asked, now)
-        return any(outage.of is of and not outage.zones and outage.shape.covers(asked) for outage in self.standing(now))
+    def stands(
+        self, of: Class, zones: frozenset[str], own_terms: tuple[NodeTerm, ...], asked: Shape, now: float
+    ) -> bool:
+        """Whether the class is out wherever a pod with these terms of its own could find it.
+
+        `zones` have nodes of the class. Zones that are noted count too: their nodes may be gone. With nodes left in c
+        and a note of a, a pod that is bound to a finds none, and one that is bound to nothing does.
+        """
+        notes = self._about(of, asked, now)
+        if any(not note.zones for note in notes):
+            return True
+        out = frozenset[str]().union(*(note.zones for note in notes))
+        there = reachable(zones | out, own_terms)
+        return bool(there) and there <= out
+
+    def _about(self, of: Class, asked: Shape, now: float) -> list[Outage]:
+        return [each for each in self.standing(now) if each.of is of and each.shape.covers(asked)]
 
 
 def noted(outages: Outages, outage: Outage, now: float, seconds: float | None = None) -> Outages:
@@ -131,6 +144,15 @@ def reachable(zones: frozenset[str], own_terms: tuple[NodeTerm, ...]) -> frozens
     )
 
 
+def named_zones(own_terms: tuple[NodeTerm, ...]) -> frozenset[str]:
+    """The zones that a pod is bound to by its own terms; none where one of them leaves zones open."""
+    named = [
+        [frozenset(each.values) for each in term if each.key == names.ZONE and each.operator == "In"]
+        for term in own_terms
+    ]
+    return frozenset().union(*(frozenset.intersection(*each) for each in named)) if all(named) else frozenset()
+
+
 # --- text ------------------------------------------------------------------------------------------------------------
 
 
@@ -159,11 +181,3 @@ def _outage(raw: dict[str, Any]) -> Outage:
 def outages_text(outages: Outages) -> str:
     entries = [each.raw for each in outages.noted]
     return json.dumps({"version": outages.version, "outages": entries})
-
-
-def shape_of(raw_spec: dict[str, Any]) -> Shape:
-    """What a pod's containers ask for together; what cannot be read counts as nothing."""
-    asked = [(each.get("resources") or {}).get("requests") or {} for each in raw_spec.get("containers") or ()]
-    cpu = sum((quantity(each.get("cpu")) for each in asked), NONE)
-    memory = sum((quantity(each.get("memory")) for each in asked), NONE)
-    return Shape(int(cpu * 1000), int(memory / 1024**2))

@@ -220,10 +220,9 @@ class Admission:
         outages = self._outages()
         if not outages.noted:
             return self._calm
-        now = self._now()
-        zones = {each: reachable(self._zones[each], batch.own_terms) for each in Class}
-        out = frozenset(each for each in Class if outages.stands(each, zones[each], batch.shape, now))
-        left = outages.zones_left(Class.SPOT, zones[Class.SPOT], batch.shape, now)
+        now, terms = self._now(), batch.own_terms
+        out = frozenset(each for each in Class if outages.stands(each, self._zones[each], terms, batch.shape, now))
+        left = outages.zones_left(Class.SPOT, reachable(self._zones[Class.SPOT], terms), batch.shape, now)
         pools = tuple(pool for pool in self._calm.spot_pools if pool.zone in left) or self._calm.spot_pools
         return replace(self._calm, spot_pools=pools, out=out)
 

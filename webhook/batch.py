@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 from cachetools import LRUCache
 
+from kube.needs import requests_in
 from placement.decide import Decider, Decision, Injection, Revision, Surroundings
-from placement.outage import Shape, shape_of
+from placement.outage import Shape
 from placement.patch import own_terms, spec_patch
 
 MOST_BATCHES = 256  # of ReplicaSets that create pods at the same time
@@ -34,7 +35,11 @@ class Batch:
 
     @cached_property
     def shape(self) -> Shape:
-        return shape_of(self._raw_spec)
+        """As the rebalancer reads it from the pod, or what it notes would not cover it; nothing, if it is garbled."""
+        try:
+            return Shape.asking(requests_in(encode(self._raw_spec)))
+        except msgspec.DecodeError:
+            return Shape()
 
     def decide(self, decision_id: str, slot: int, around: Surroundings) -> tuple[Decision, bytes]:
         """The decision, and that part of its patch that concerns the spec, as JSON."""

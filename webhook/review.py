@@ -61,16 +61,20 @@ class Verdict(msgspec.Struct, frozen=True):
 
 class _Container(TypedDict, total=False):
     resources: Any
+    restartPolicy: Any
 
 
 class _Spec(TypedDict, total=False):
     affinity: Any
     containers: list[_Container]
+    initContainers: list[_Container]
     nodeName: Any
     nodeSelector: Any
+    overhead: Any
     preemptionPolicy: Any
     priority: Any
     priorityClassName: Any
+    resources: Any
     schedulerName: Any
     tolerations: Any
     topologySpreadConstraints: Any

@@ -491,5 +491,4 @@ def _is_too_soon(before: Moved, group: Group, to: Class, cool_down_seconds: floa
 
 def shape_of(pod: Pod) -> Shape:
     """What it asks for, as outages are noted."""
-    requests = pod.needs.requests
-    return Shape(requests.get("cpu", 0), requests.get("memory", 0) // 1024**2)
+    return Shape.asking(pod.needs.requests)

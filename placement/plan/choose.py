@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from placement import names
 from placement.decide import preferred_pool
-from placement.model import Budget, Class, Pod, Pool, Quota
-from placement.outage import Outage, Outages, Shape, reachable
+from placement.model import Budget, Class, NodeTerm, Pod, Pool, Quota
+from placement.outage import Outage, Outages, Shape, named_zones, reachable
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, shape_of
 from placement.plan.group import (
@@ -152,9 +152,12 @@ class _Chooser:
         workload, policy = stuck.group.workload, stuck.group.policy
         if policy.rebalance != "auto" or not stuck.falls_back:
             return None
-        zones = reachable(self._zones[stuck.of], own_terms(pod, scene.ground.configuration.classes))
-        if scene.outages.stands(stuck.of, zones, shape_of(pod), scene.now):
+        terms, zones = own_terms(pod, scene.ground.configuration.classes), self._zones[stuck.of]
+        if scene.outages.stands(stuck.of, zones, terms, shape_of(pod), scene.now):
             if scene.now - pod.created < REPLACE_SECONDS:
+                return None
+            if self._is_admitted_in_vain(stuck):
+                outages.append(Outage(stuck.of, 0.0, self._limited_to(stuck.of, terms), by=BY))
                 return None
             text = f"{stuck.of} is out: it is created anew, with {stuck.of} preferred"
             return Action(How.REPLACE, Why.STUCK, workload, pod, stuck.of, text=text)
@@ -166,9 +169,21 @@ class _Chooser:
         elif waited < PATIENCE * stuck.after and self._room.take(pod, stuck.of.other) is None:
             self._skip(workload.uid, Why.STUCK, Blocked.NO_PLACE)
         else:
-            limited = zones if zones != self._zones[stuck.of] else frozenset[str]()
-            outages.append(Outage(stuck.of, 0.0, limited, shape_of(pod), by=BY))
+            outages.append(Outage(stuck.of, 0.0, self._limited_to(stuck.of, terms), shape_of(pod), by=BY))
         return None
+
+    def _is_admitted_in_vain(self, stuck: Stuck) -> bool:
+        """It was created while the outage stood, and not softened: webhooks after ours made it ask for more.
+
+        What is noted for its shape does not cover what it asked for when it was admitted.
+        """
+        standing = [each for each in self._scene.outages.standing(self._scene.now) if each.of is stuck.of]
+        return all(each.since + REPLACE_SECONDS < stuck.pod.created for each in standing)
+
+    def _limited_to(self, of: Class, terms: tuple[NodeTerm, ...]) -> frozenset[str]:
+        """The zones that an outage is noted for; none: everywhere."""
+        there = reachable(self._zones[of], terms)
+        return frozenset() if there == self._zones[of] and there else there or named_zones(terms)
 
     def _ended(self, new: Sequence[Outage]) -> Iterator[Outage]:
         """Outages that we noted ourselves, of a class that has room again, with nobody waiting for it."""
@@ -238,8 +253,8 @@ class _Chooser:
     def _no_way_there(self, wish: Wish) -> Blocked | None:
         """The class is out, or others wait for it already, or one must go ahead to see."""
         scene, shape = self._scene, shape_of(wish.member.pod)
-        zones = reachable(self._zones[wish.to], own_terms(wish.member.pod, scene.ground.configuration.classes))
-        if scene.outages.stands(wish.to, zones, shape, scene.now):
+        terms = own_terms(wish.member.pod, scene.ground.configuration.classes)
+        if scene.outages.stands(wish.to, self._zones[wish.to], terms, shape, scene.now):
             return Blocked.OUTAGE
         if any(
             stuck.of is wish.to and shape_of(stuck.pod).covers(shape)

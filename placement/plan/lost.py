@@ -95,5 +95,5 @@ def outages_of_loss(
         if left_out is None:
             continue
         shape = shape_of(left_out)
-        if not outages.stands(of, zones[of], shape, now):
+        if not outages.stands(of, zones[of], (), shape, now):
             yield Outage(of, 0.0, shape=shape, by=BY)

@@ -136,6 +136,36 @@ def test_nobody_goes_where_others_wait() -> None:
     assert skipped(made) == {Blocked.CROWDED: 7, Blocked.WAITING: 1}
 
 
+def stuck(created: float, **fields: Any) -> Group:
+    """A workload of which one pod waits for spot."""
+    term = ground().configuration.classes.terms(SPOT)
+    waiting = pod("stuck", 2, unschedulable="no room", required_terms=term, created=created, changed=created, **fields)
+    return group([pod("x", 0, "o"), pod("y", 1, "s"), waiting])
+
+
+def test_a_pod_that_waits_for_a_class_that_is_out_is_created_anew() -> None:
+    """It will be admitted soft."""
+    out = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 5)
+    assert [action.how for action in planned(stuck(NOW - 20), outages=out).actions] == [How.REPLACE]
+
+
+def test_a_pod_that_was_admitted_in_vain_widens_the_outage() -> None:
+    """It came after the outage was noted, and asked for less then: creating it anew would not help."""
+    out = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 60)
+    made = planned(stuck(NOW - 20), outages=out)
+    assert not made.actions
+    assert made.outages == (Outage(SPOT, 0.0, by=BY),)
+    wider = noted(out, made.outages[0], NOW - 10)
+    assert [action.how for action in planned(stuck(NOW - 20), outages=wider).actions] == [How.REPLACE]
+
+
+def test_a_pod_that_is_bound_to_a_zone_without_nodes_speaks_for_that_zone() -> None:
+    """Others are not to be softened because of it."""
+    bound = replace(pod("x", 0).needs, node_selector={names.ZONE: "elsewhere"})
+    made = planned(stuck(NOW - 600, needs=bound))
+    assert [each.zones for each in made.outages] == [frozenset({"elsewhere"})]
+
+
 @pytest.mark.parametrize(
     ("quota", "moves"),
     [

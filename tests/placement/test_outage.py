@@ -1,7 +1,5 @@
 """Outages: what is noted, and until when it stands."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +11,11 @@ from placement.outage import (
     Outages,
     Shape,
     cleared,
+    named_zones,
     noted,
     outages_text,
     parse_outages,
     reachable,
-    shape_of,
 )
 from tests.placement.invariants import many
 
@@ -40,7 +38,7 @@ STANDING = {
 @pytest.mark.parametrize(("of", "now", "expected"), STANDING.values(), ids=STANDING.keys())
 def test_an_outage_stands_until_its_end(of: Class, now: float, expected: bool) -> None:
     """For its class only."""
-    assert NOTED.stands(of, ["a"], Shape(), now) is expected
+    assert NOTED.stands(of, frozenset("a"), (), Shape(), now) is expected
 
 
 ZONES = {
@@ -54,7 +52,8 @@ ZONES = {
     "a zone that has no nodes": ((Outage(Class.SPOT, 100, frozenset("c")),), "ab", False, "ab"),
     "everywhere": ((Outage(Class.SPOT, 100),), "ab", True, ""),
     "everywhere, and no node at all": ((Outage(Class.SPOT, 100),), "", True, ""),
-    "a zone, and no node at all": ((Outage(Class.SPOT, 100, frozenset("a")),), "", False, ""),
+    "a zone, and no node at all": ((Outage(Class.SPOT, 100, frozenset("a")),), "", True, ""),
+    "nothing, and no node at all": ((), "", False, ""),
     "for larger pods": ((Outage(Class.SPOT, 100, shape=Shape(4000, 0)),), "ab", False, "ab"),
     "for pods of this size": ((Outage(Class.SPOT, 100, shape=Shape(1000, 512)),), "ab", True, ""),
 }
@@ -66,8 +65,36 @@ def test_a_class_is_out_where_it_is_noted_out_in_every_zone(
 ) -> None:
     """For a pod that asks for 1 CPU and 512 MiB."""
     outages, asked = Outages(1, noted_ones), Shape(1000, 512)
-    assert outages.stands(Class.SPOT, zones, asked, 50.0) is out
-    assert outages.zones_left(Class.SPOT, zones, asked, 50.0) == frozenset(left)
+    assert outages.stands(Class.SPOT, frozenset(zones), (), asked, 50.0) is out
+    assert outages.zones_left(Class.SPOT, frozenset(zones), asked, 50.0) == frozenset(left)
+
+
+BOUND = {
+    "its zone is noted, and has nodes": ("abc", "a", True),
+    "its zone is noted, and its nodes are gone": ("bc", "a", True),
+    "another zone is noted": ("abc", "c", False),
+    "another zone is noted, and all nodes are gone": ("", "c", False),
+    "one of its zones is noted": ("bc", "ac", False),
+}
+
+
+@pytest.mark.parametrize(("zones", "bound_to", "out"), BOUND.values(), ids=BOUND.keys())
+def test_for_a_pod_that_is_bound_to_zones_the_class_is_out_where_these_are(
+    zones: str, bound_to: str, out: bool
+) -> None:
+    """While a and b are noted; whether they have nodes left or not."""
+    outages = Outages(1, (Outage(Class.SPOT, 100, frozenset("ab")),))
+    terms = ((NodeRequirement(names.ZONE, "In", tuple(bound_to)),),)
+    assert outages.stands(Class.SPOT, frozenset(zones), terms, Shape(), 50.0) is out
+
+
+def test_terms_name_zones_where_each_of_them_does() -> None:
+    """Zone a, or zone b and c (none); with a term that says nothing of zones, all are open."""
+    in_a = NodeRequirement(names.ZONE, "In", ("a",))
+    in_b, in_c = NodeRequirement(names.ZONE, "In", ("b",)), NodeRequirement(names.ZONE, "In", ("c",))
+    assert named_zones(((in_a,), (in_b, in_c))) == frozenset("a")
+    assert named_zones(((in_a,), (NodeRequirement("other", "Exists"),))) == frozenset()
+    assert named_zones(()) == frozenset()
 
 
 def test_an_outage_that_is_noted_again_lasts_twice_as_long() -> None:
@@ -96,20 +123,6 @@ def test_what_is_written_is_what_is_read() -> None:
     """Nothing is lost between two programs."""
     outage = Outage(Class.SPOT, 100, frozenset("ab"), Shape(500, 64), 10, 2, "rebalancer")
     assert parse_outages(outages_text(Outages(7, (outage,)))) == Outages(7, (outage,))
-
-
-SHAPES = {
-    "several containers": ([{"cpu": "500m", "memory": "1Gi"}, {"cpu": 1, "memory": "512Mi"}], Shape(1500, 1536)),
-    "decimal units": ([{"cpu": "0.25", "memory": "100M"}], Shape(250, 95)),
-    "nothing asked for": ([{}, None], Shape()),
-    "what nobody can read": ([{"cpu": "many", "memory": "1Xi"}], Shape()),
-}
-
-
-@pytest.mark.parametrize(("requests", "expected"), SHAPES.values(), ids=SHAPES.keys())
-def test_the_shape_of_a_pod_is_what_its_containers_ask_for(requests: list[Any], expected: Shape) -> None:
-    """Together; what cannot be read counts as nothing, and never raises."""
-    assert shape_of({"containers": [{"resources": {"requests": each}} for each in requests]}) == expected
 
 
 def test_zones_that_a_pods_own_terms_exclude_do_not_count() -> None:

@@ -144,13 +144,10 @@ def _surroundings(cluster: Cluster, own_terms: tuple[NodeTerm, ...], needs: Need
     targets = [node for node in cluster.nodes.values() if node.ready and not node.is_leaving(leaving)]
     of = {node.name: classes.of_node(node.labels) or Class.ON_DEMAND for node in targets}
     pools = pool_order({node.pool for node in targets if of[node.name] is Class.SPOT})
-    zones = {
-        each: reachable(frozenset(node.pool.zone for node in targets if of[node.name] is each), own_terms)
-        for each in Class
-    }
-    asked = Shape(needs.requests.get("cpu", 0), needs.requests.get("memory", 0) // 1024**2)
-    out = frozenset(each for each in Class if outages.stands(each, zones[each], asked, now))
-    left = outages.zones_left(Class.SPOT, zones[Class.SPOT], asked, now)
+    zones = {each: frozenset(node.pool.zone for node in targets if of[node.name] is each) for each in Class}
+    asked = Shape.asking(needs.requests)
+    out = frozenset(each for each in Class if outages.stands(each, zones[each], own_terms, asked, now))
+    left = outages.zones_left(Class.SPOT, reachable(zones[Class.SPOT], own_terms), asked, now)
     pools = tuple(pool for pool in pools if pool.zone in left) or pools
     return Surroundings(configuration, pools, out=out, node_classes=of)
 

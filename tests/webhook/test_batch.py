@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,13 +16,14 @@ from placement.model import Class, Kind, Namespace, Node, PriorityClass, Workloa
 from placement.outage import Outage, Outages, Shape
 from placement.patch import patch
 from placement.policy import Policy
+from tests.kube.test_needs import REQUESTS
 from tests.placement.invariants import many
 from tests.placement.test_patch import raw_pods
 from tests.webhook.test_admission import DB, WEB, WEB_ABC
-from tests.webhook.world import OPTED_IN, REPLICA_SET, STATEFUL_SET, Raw, World
+from tests.webhook.world import OPTED_IN, REPLICA_SET, STATEFUL_SET, Raw, World, review
 from tests.webhook.world import raw_pod as created_pod
 from webhook.batch import LARGEST_SPEC, Batches
-from webhook.review import answer
+from webhook.review import answer, parse
 
 RATIO, SPREAD = names.PREFIX + "spot-ratio", names.PREFIX + "spread"
 CHANGES: dict[str, Callable[[World], None]] = {
@@ -102,3 +104,15 @@ def test_a_huge_spec_is_not_kept() -> None:
     """Anybody may write one, and memory is shared by all."""
     batches, of, spec = Batches(), revision(), {"nodeSelector": {"a": "x" * LARGEST_SPEC}}
     assert batches.find(of, spec) is not batches.find(of, spec)
+
+
+@pytest.mark.parametrize(("spec", "requests"), REQUESTS.values(), ids=REQUESTS.keys())
+def test_a_pod_has_the_shape_that_the_rebalancer_sees(spec: Raw, requests: dict[str, int]) -> None:
+    """Else an outage that is noted for it would not cover it, and it would be created anew for ever."""
+    seen = parse(review({"metadata": {}, "spec": spec})).raw_pod["spec"]
+    assert Batches().find(revision(), seen).shape == Shape.asking(requests)
+
+
+def test_a_spec_that_makes_no_sense_asks_for_nothing() -> None:
+    """And stops nobody."""
+    assert Batches().find(revision(), {"containers": "none"}).shape == Shape()
