@@ -12,18 +12,6 @@ from placement import names
 from placement.classes import Classes
 from placement.model import Class, Pod, Snapshot
 
-# Written by us alone. What people write themselves (`placement`, `pod-group`) is theirs.
-_ANNOTATIONS = (
-    names.DECISION,
-    names.LEFT_ALONE,
-    names.MOVED,
-    names.REASON,
-    names.RELEASED,
-    names.SLOT,
-    names.SOFT,
-    names.UNDONE,
-)
-
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
@@ -66,6 +54,6 @@ def _is_opted_in(snapshot: Snapshot, namespace: str) -> bool:
 
 def _left_over(pod: Pod, classes: Classes) -> LeftOver:
     labels = tuple(key for key in (names.CLASS,) if key in pod.labels)
-    annotations = tuple(key for key in _ANNOTATIONS if key in pod.annotations)
+    annotations = tuple(key for key in names.POD_ANNOTATIONS if key in pod.annotations)
     is_ours = names.DECISION in annotations
     return LeftOver(pod, classes.of_pod(pod, None) if is_ours else None, labels, annotations)

@@ -45,6 +45,8 @@ RELEASED = PREFIX + "released"
 MOVED = PREFIX + "moved"
 # Annotation "<tries>/<when>" on a pod whose move was undone: not tried again before then. The rebalancer's own.
 UNDONE = PREFIX + "undone"
+# All annotations that we alone write on pods. What people write themselves (`placement`, `pod-group`) is theirs.
+POD_ANNOTATIONS = (DECISION, LEFT_ALONE, MOVED, REASON, RELEASED, SLOT, SOFT, UNDONE)
 
 # --- names of Kubernetes itself ------------------------------------------------------------------------------------
 # Annotation on pods of a ReplicaSet: on scale-down the lowest cost leaves first; we write -slot.

@@ -84,9 +84,8 @@ def own_terms(raw_spec: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
 
 
 def _without_ours(written: Mapping[str, str]) -> dict[str, str]:
-    """Annotations of ours that came with a copied template would pass for this decision's: they go."""
-    ours = (names.DECISION, names.REASON, names.SLOT, names.SOFT, names.RELEASED)
-    return {key: value for key, value in written.items() if key not in ours}
+    """What of ours came with a copied template would pass for this decision's, or for a move's: it goes."""
+    return {key: value for key, value in written.items() if key not in names.POD_ANNOTATIONS}
 
 
 def _annotations(decision: Decision) -> dict[str, str]:
