@@ -159,6 +159,7 @@ class Program:
                 Informer(client, resources.DEPLOYMENTS, stores.deployments),
                 Informer(client, resources.STATEFUL_SETS, stores.stateful_sets),
                 Informer(client, resources.PRIORITY_CLASSES, stores.priority_classes),
+                Informer(client, resources.BUDGETS, stores.budgets),
                 Informer(client, STATE, states),
                 *([Informer(client, WEBHOOK_LEASES, leases)] if advertised else []),
             ]

@@ -103,3 +103,6 @@ class BudgetIndex:
         for label in labels.items():
             yield from self._by_label.get((namespace, *label), ())
         yield from self._others.get(namespace, ())
+
+
+NO_BUDGETS = BudgetIndex(())

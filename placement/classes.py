@@ -36,21 +36,31 @@ class ClassLabel:
     spot: tuple[str, ...]
     on_demand: tuple[str, ...] = ()
     taints: tuple[Taint, ...] = ()
-    zones_only: bool = False  # prefer zones, not pools: who buys nodes by preferences should keep its choice of types
+    # Who buys nodes buys them by our preferences: it should keep its choice of types (zones are preferred, not pools),
+    # and spread over hosts as even as can be would cost a node for each pod.
+    buys_by_preference: bool = False
+    is_scaled: bool = False  # an autoscaler brings nodes, which takes minutes
 
 
 PRESETS: Mapping[str, ClassLabel] = {
     "default": ClassLabel(names.CAPACITY, ("spot",), ("on-demand",), (Taint(names.CAPACITY, "spot"),)),
-    "karpenter": ClassLabel("karpenter.sh/capacity-type", ("spot",), ("on-demand", "reserved"), zones_only=True),
-    "eks": ClassLabel("eks.amazonaws.com/capacityType", ("SPOT",), ("ON_DEMAND",)),
+    "karpenter": ClassLabel(
+        "karpenter.sh/capacity-type", ("spot",), ("on-demand", "reserved"), buys_by_preference=True, is_scaled=True
+    ),
+    "eks": ClassLabel("eks.amazonaws.com/capacityType", ("SPOT",), ("ON_DEMAND",), is_scaled=True),
     "gke": ClassLabel(
-        "cloud.google.com/gke-spot", ("true",), ("false",), (Taint("cloud.google.com/gke-spot", "true"),)
+        "cloud.google.com/gke-spot",
+        ("true",),
+        ("false",),
+        (Taint("cloud.google.com/gke-spot", "true"),),
+        is_scaled=True,
     ),
     "aks": ClassLabel(
         "kubernetes.azure.com/scalesetpriority",
         ("spot",),
         ("regular",),
         (Taint("kubernetes.azure.com/scalesetpriority", "spot"),),
+        is_scaled=True,
     ),
 }
 
@@ -85,8 +95,12 @@ class Classes:
         return next(iter(allowed)) if len(allowed) == 1 else None
 
     @property
-    def zones_only(self) -> bool:
-        return any(label.zones_only for label in self.labels)
+    def buys_by_preference(self) -> bool:
+        return any(label.buys_by_preference for label in self.labels)
+
+    @property
+    def is_scaled(self) -> bool:
+        return any(label.is_scaled for label in self.labels)
 
     @property
     def tolerations(self) -> tuple[dict[str, str], ...]:

@@ -35,6 +35,7 @@ LEAVING_TAINTS = (
     "ToBeDeletedByClusterAutoscaler",
     "node.cloudprovider.kubernetes.io/shutdown",
 )
+SCALED_FALLBACK_AFTER = "5m"
 # The API server's own rules: a pod that we gave any other key or value would be refused.
 _NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/"
@@ -125,7 +126,7 @@ class _Reader:
         if self.mistakes:
             raise ConfigurationError(self.mistakes)
         fields = {"priorityClasses": "priority_roles", "leavingTaints": "leaving_taints"}
-        return replace(Configuration(), **{fields.get(key, key): value for key, value in values.items()})
+        return _scaled(replace(Configuration(), **{fields.get(key, key): value for key, value in values.items()}))
 
     def _wrong(self, where: str, value: object, expected: str) -> None:
         self.mistakes.append(f"{where}: {value!r} is wrong; expected {expected}")
@@ -260,6 +261,13 @@ _MOVES: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
     "coolDown": ("cool_down", parse_duration, "a duration such as 10m"),
     "timeout": ("timeout", parse_duration, "a duration such as 5m"),
 }
+
+
+def _scaled(configuration: Configuration) -> Configuration:
+    """Where an autoscaler brings nodes, a pod that waits for one waits longer before it falls back."""
+    if not configuration.classes.is_scaled:
+        return configuration
+    return replace(configuration, defaults={names.SPOT_FALLBACK_AFTER: SCALED_FALLBACK_AFTER, **configuration.defaults})
 
 
 def _text(value: object) -> str:

@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import Any
 
 from placement import names
+from placement.availability import NO_BUDGETS, BudgetIndex, availability
 from placement.classes import Classes
 from placement.configuration import Configuration
 from placement.model import Class, Kind, NodeRequirement, NodeTerm, Pool, Template, Workload
-from placement.policy import TOPOLOGY_KEYS, Policy, needed
+from placement.policy import TOPOLOGY_KEYS, Policy, Spread
 from placement.slots import Slots
 
 NODE_KEYS = (names.HOSTNAME, names.NODE_NAME)
@@ -99,6 +100,7 @@ class Surroundings:
     priority_classes: Collection[str] = ()
     out: frozenset[Class] = frozenset()  # for this pod, wherever it could find them
     node_classes: Mapping[str, Class] = field(default_factory=dict)  # by node name
+    budgets: BudgetIndex = NO_BUDGETS
 
 
 def allowed_classes(own_terms: tuple[NodeTerm, ...], around: Surroundings) -> frozenset[Class]:
@@ -177,7 +179,14 @@ class Decider:
 
     @cached_property
     def _needed(self) -> int:
-        return needed(self._revision.policy, self._revision.workload)
+        """How many must serve."""
+        return needed(self._revision, self._around)
+
+
+def needed(revision: Revision, around: Surroundings) -> int:
+    """How many of the workload's replicas must serve."""
+    workload = revision.workload
+    return availability(revision.policy, workload, around.budgets.of(workload)).needed
 
 
 def _exclusion(placed: Class, revision: Revision, own_terms: tuple[NodeTerm, ...], around: Surroundings) -> str:
@@ -198,7 +207,7 @@ def _injection(
         required=() if soft else classes.terms(placed),
         preferred=_preferences(placed, soft, None if pool is None else around.spot_pools[pool], classes),
         tolerations=classes.tolerations if placed is Class.SPOT or soft else (),
-        spread=tuple(_spread(revision, soft)),
+        spread=tuple(_spread(revision, soft, around)),
         priority_class=_priority_class(placed, is_overflow, revision, around),
     )
 
@@ -262,7 +271,7 @@ def _preferences(placed: Class, soft: bool, pool: Pool | None, classes: Classes)
     terms = classes.terms(placed)
     by_class = tuple(Preference(100, term) for term in terms) if soft else ()
     by_pool = (
-        tuple(Preference(10 if soft else 100, term + _pool_term(pool, classes.zones_only)) for term in terms)
+        tuple(Preference(10 if soft else 100, term + _pool_term(pool, classes.buys_by_preference)) for term in terms)
         if pool
         else ()
     )
@@ -277,7 +286,7 @@ def _pool_term(pool: Pool, zone_only: bool) -> NodeTerm:
 MILD_SKEW = 20
 
 
-def _spread(revision: Revision, soft: bool) -> list[dict[str, Any]]:
+def _spread(revision: Revision, soft: bool, around: Surroundings) -> list[dict[str, Any]]:
     """Even spreading within this revision: a ReplicaSet's selector names it, a StatefulSet's needs the label's key.
 
     The scheduler adds up scores, and an empty on-demand node could outweigh the preference of a soft pod for spot.
@@ -289,7 +298,7 @@ def _spread(revision: Revision, soft: bool) -> list[dict[str, Any]]:
         by_revision = {}  # the API server refuses a key that is in both
     return [
         {
-            "maxSkew": MILD_SKEW if soft and not rule.hard else 1,
+            "maxSkew": _skew(rule, revision, soft, around),
             "topologyKey": TOPOLOGY_KEYS[rule.topology],
             "whenUnsatisfiable": "DoNotSchedule" if rule.hard else "ScheduleAnyway",
             "labelSelector": dict(revision.selector),
@@ -298,6 +307,19 @@ def _spread(revision: Revision, soft: bool) -> list[dict[str, Any]]:
         }
         for rule in revision.policy.spread
     ]
+
+
+def _skew(rule: Spread, revision: Revision, soft: bool, around: Surroundings) -> int:
+    """One, where nothing speaks against it.
+
+    Karpenter counts hosts from nothing and takes soft rules for hard ones at first: with a skew of 1 it would buy a
+    node for each pod. A host may hold as many as the workload can spare: of 10 replicas of which 8 must serve, 2.
+    """
+    if rule.hard:
+        return 1
+    if rule.topology == "host" and around.configuration.classes.buys_by_preference:
+        return max(MILD_SKEW if soft else 1, revision.workload.replicas - needed(revision, around))
+    return MILD_SKEW if soft else 1
 
 
 def _priority_class(placed: Class, is_overflow: bool, revision: Revision, around: Surroundings) -> str:

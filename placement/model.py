@@ -350,6 +350,11 @@ class Budget:
     def key(self) -> Key:
         return Key(self.namespace, self.name)
 
+    @property
+    def asks(self) -> tuple[object, ...]:
+        """What it is about, without how it stands."""
+        return (self.selector, self.min_available, self.max_unavailable)
+
 
 @dataclass(frozen=True, slots=True)
 class Quota:

@@ -12,10 +12,12 @@ from cachetools import LRUCache, TTLCache
 from kube.ledger import Ledger
 from kube.store import Store
 from placement import names
+from placement.availability import BudgetIndex
 from placement.configuration import Configuration
 from placement.decide import Reason, Revision, Surroundings, pool_order
 from placement.model import (
     DEFAULT_SCHEDULER,
+    Budget,
     Class,
     Key,
     Kind,
@@ -54,6 +56,7 @@ class Stores:
     deployments: Store[Workload] = field(default_factory=Store)
     stateful_sets: Store[Workload] = field(default_factory=Store)
     priority_classes: Store[PriorityClass] = field(default_factory=Store)
+    budgets: Store[Budget] = field(default_factory=Store)
 
 
 class NotYet(Exception):
@@ -88,13 +91,15 @@ class Admission:
         self._looked_up: TTLCache[str, ReplicaSet | Workload] = TTLCache(1000, LOOKED_UP_SECONDS)
         self._revisions: LRUCache[str, tuple[MadeOf, Placeable | Reason]] = LRUCache(MOST_REVISIONS)
         self._batches = Batches()
-        self._is_stale = True  # pools and priority classes, which are worked out again when a store has changed
+        # Pools, priority classes and what budgets ask for are worked out again when a store has changed.
+        self._is_stale = True
         self._calm = Surroundings(configuration)
         self._zones: dict[Class, frozenset[str]] = {}
         self.ledger = Ledger()
         stores.pods.subscribe(self.ledger.observe)
         stores.nodes.subscribe(self._mark_stale)
         stores.priority_classes.subscribe(self._mark_stale)
+        stores.budgets.subscribe(self._mark_stale_by_budget)
 
     def place(self, request: Request, *, patient: bool = False) -> Verdict:
         """What becomes of the pod. A patient caller gets NotYet where waiting a moment may help."""
@@ -242,6 +247,7 @@ class Admission:
                 for node in nodes
                 for name in (node.name, node.labels.get(names.HOSTNAME, ""))
             },
+            budgets=BudgetIndex(self._stores.budgets.values()),
         )
 
     def _class_of(self, pod: Pod) -> Class | None:
@@ -257,6 +263,11 @@ class Admission:
 
     def _mark_stale(self, _old: object, _new: object) -> None:
         self._is_stale = True
+
+    def _mark_stale_by_budget(self, old: Budget | None, new: Budget | None) -> None:
+        """Its status changes with every pod; what it asks for hardly ever."""
+        if old is None or new is None or old.asks != new.asks:
+            self._is_stale = True
 
 
 # --- what the raw pod says -------------------------------------------------------------------------------------------

@@ -174,15 +174,19 @@ def told(world: World, app: str) -> str:
 
 
 def test_while_spot_is_out_spot_pods_are_soft_and_the_surplus_gives_way(world: World) -> None:
-    """Spot is noted out and its nodes are full: all ten run on on-demand, those above min-available as overflow."""
+    """Spot is noted out and its nodes are full: all ten run on on-demand, those above its budget as overflow."""
     state = {"version": 1, "outages": [{"class": "spot", "until": time.time() + 600}]}
     raw = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": names.STATE_MAP}}
     world.client.post(STATE, {**raw, "data": {"outages.json": json.dumps(state)}})
     spot = world.client.get_json("/api/v1/nodes", {"labelSelector": f"{names.CAPACITY}=spot"})["items"]
     cordon(world, spot, True)
     try:
-        annotations = {"spotweave.dev/min-available": "6"}
-        world.create(workload("Deployment", "web", 10, annotations))
+        budget = {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 6}
+        world.client.post(
+            f"/apis/policy/v1/namespaces/{world.namespace}/poddisruptionbudgets",
+            {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": budget},
+        )
+        world.create(workload("Deployment", "web", 10))
         wait_for("ten serving pods", lambda: world.status("web").actual == Mix(0, 10))
         status = world.status("web")
         assert status.soft == 7

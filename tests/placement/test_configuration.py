@@ -34,7 +34,15 @@ VALID: dict[str, tuple[str, Configuration]] = {
     "sections without a word": ("classes:\ndefaults:\nlimits:\npriorityClasses:\nleavingTaints:\n", BUILT_IN),
     "presets": (
         "classes: [default, karpenter]",
-        replace(BUILT_IN, classes=Classes((PRESETS["default"], PRESETS["karpenter"]))),
+        replace(
+            BUILT_IN,
+            classes=Classes((PRESETS["default"], PRESETS["karpenter"])),
+            defaults={names.SPOT_FALLBACK_AFTER: "5m"},  # an autoscaler brings nodes, which takes minutes
+        ),
+    ),
+    "a preset of a cloud, and a fallback time of one's own": (
+        "{classes: [eks], defaults: {spot-fallback-after: 90s}}",
+        replace(BUILT_IN, classes=Classes((PRESETS["eks"],)), defaults={names.SPOT_FALLBACK_AFTER: "90s"}),
     ),
     "labels of one's own": (
         """

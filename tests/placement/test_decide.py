@@ -393,8 +393,34 @@ def test_a_selector_by_revision_is_not_said_twice() -> None:
     assert all("matchLabelKeys" not in each for each in decision.injection.spread)
 
 
+KARPENTER = Configuration(Classes((PRESETS["karpenter"],)))
+
+
 def test_with_karpenter_only_zones_are_preferred() -> None:
     """It buys nodes by preferences: a preferred instance type would cost it its choice."""
-    karpenter = Configuration(Classes((PRESETS["karpenter"],)))
-    (preference,) = decide("id", 1, revision(), (), Surroundings(karpenter, (Pool("a", "m5"),))).injection.preferred
+    (preference,) = decide("id", 1, revision(), (), Surroundings(KARPENTER, (Pool("a", "m5"),))).injection.preferred
     assert [each.key for each in preference.term] == ["karpenter.sh/capacity-type", names.ZONE]
+
+
+SKEWS: dict[str, tuple[Revision, Surroundings, list[int]]] = {
+    "as many as can be spared": (revision(), Surroundings(KARPENTER), [2, 1]),
+    "one, where nobody can be spared": (
+        revision(policy=Policy(min_available=Amount(10))),
+        Surroundings(KARPENTER),
+        [1, 1],
+    ),
+    "what is asked for, where it is asked for": (
+        revision(policy=Policy(spread=(Spread("host", hard=True),))),
+        Surroundings(KARPENTER),
+        [1],
+    ),
+    "one, where nobody buys nodes": (revision(), ANYWHERE, [1, 1]),
+}
+
+
+@pytest.mark.parametrize(("of", "around", "expected"), SKEWS.values(), ids=SKEWS.keys())
+def test_with_karpenter_a_host_may_hold_as_many_as_can_be_spared(
+    of: Revision, around: Surroundings, expected: list[int]
+) -> None:
+    """It takes soft rules for hard ones, and would buy a node for each of the ten pods. Host, then zone."""
+    assert [each["maxSkew"] for each in decide("id", 1, of, (), around).injection.spread] == expected

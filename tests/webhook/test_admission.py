@@ -10,6 +10,7 @@ from placement import names
 from placement.configuration import Configuration, NamespaceLimit
 from placement.decide import Reason
 from placement.model import (
+    Budget,
     Class,
     Key,
     Kind,
@@ -380,6 +381,24 @@ def test_while_spot_is_out_pods_are_soft(world: World) -> None:
     assert (second.soft, second.injection.priority_class) == (True, names.OVERFLOW_PRIORITY)
     world.outages = Outages(2, (Outage(S, 1000.0),))
     assert world.place(raw_pod(STATEFUL_SET, "db-1")).reason is Reason.SLOT
+
+
+def test_what_a_budget_wants_to_serve_is_no_overflow(world: World) -> None:
+    """Of ten, one is assumed to be more than the service needs; none is while a budget wants all of them."""
+    world.outages = Outages(1, (Outage(S, 2000.0),))
+    world.put(PriorityClass(names.OVERFLOW_PRIORITY, -5), replace(DB, template=Template(labels={"app": "db"})))
+    assert overflow(world) == [9]
+    budget = Budget("shop", "db", {"matchLabels": {"app": "db"}}, min_available=10)
+    world.put(budget)
+    assert overflow(world) == []
+    world.put(replace(budget, min_available="75%"))
+    assert overflow(world) == [8, 9]
+
+
+def overflow(world: World) -> list[int]:
+    """The ordinals that get the overflow class."""
+    decisions = (world.place(raw_pod(STATEFUL_SET, f"db-{ordinal}")).decision for ordinal in range(10))
+    return [each.slot or 0 for each in decisions if each and each.injection.priority_class == names.OVERFLOW_PRIORITY]
 
 
 def test_an_ordered_stateful_sets_spot_ordinals_are_soft(world: World) -> None:

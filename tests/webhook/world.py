@@ -12,7 +12,7 @@ from kube.decode import Shape
 from kube.wire import PodObject
 from placement import names
 from placement.configuration import Configuration
-from placement.model import Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload
+from placement.model import Budget, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload
 from placement.outage import Outages
 from webhook.admission import Admission, Stores
 from webhook.review import Request, Verdict, answer
@@ -59,6 +59,7 @@ class World:
                 Node: self.stores.nodes,
                 Pod: self.stores.pods,
                 ReplicaSet: self.stores.replica_sets,
+                Budget: self.stores.budgets,
             }.get(type(each), self.stores.priority_classes)
             if isinstance(each, Workload):
                 store = self.stores.deployments if each.kind is Kind.DEPLOYMENT else self.stores.stateful_sets
