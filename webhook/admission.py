@@ -172,6 +172,8 @@ class Admission:
 
     def _revision(self, owner: Owner, namespace: Namespace, patient: bool) -> Placeable | Reason:
         if not namespace.is_opted_in:
+            if patient:
+                raise NotYet  # the API server asked us by its label, which we may not have seen yet
             return Reason.NOT_OPTED_IN
         replica_set = None
         if owner.kind == "ReplicaSet":

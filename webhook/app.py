@@ -27,6 +27,7 @@ LARGEST_BODY = 7 * 1024 * 1024  # a 3 MiB object, its old version and the review
 PATIENCE_SECONDS = 0.25
 PAUSE_SECONDS = 0.005
 ELSEWHERE_SECONDS = 1.5  # for other replicas to answer, all together; then the pod is decided on here, whoever owns it
+LONGEST_SECONDS = 2.5  # for a look-up to be done, counted from the call: the API server gives up after 3
 
 
 class Door:
@@ -39,11 +40,12 @@ class Door:
         self._metrics = metrics
         self._executor = executor
         self._tenure = tenure
+        self._look_ups: dict[str, Future[Found]] = {}  # under way, by the owner's UID
 
     def answer(self, body: bytes) -> bytes:
         """Answers at once, from what is known now."""
-        call = parse(body)
-        return self._open(call, lambda: self._admission.place(call))
+        call = self._read(body)
+        return call if isinstance(call, bytes) else self._open(call, lambda: self._admission.place(call))
 
     async def answer_patiently(self, body: bytes) -> bytes:
         """Answers when the caches have caught up with this pod; they are milliseconds behind, if at all."""
@@ -56,13 +58,26 @@ class Door:
         `passed` are the replicas that have passed the call on to this one.
         """
         started = time.monotonic()
-        call = parse(body)
+        call = self._read(body)
+        if isinstance(call, bytes):
+            return call
         if self._may_decide(call, passed):
             try:
                 return self._open(call, lambda: self._admission.place(call, patient=True), started)
             except NotYet:
                 pass
         return self._wait(call, body, passed, started)
+
+    def _read(self, body: bytes) -> Request | bytes:
+        """The call; or its answer, where it makes no sense but says whose it is. Else raises MalformedReview."""
+        try:
+            return parse(body)
+        except MalformedReview as error:
+            log.warning("request %s: malformed review: %s", error.uid or "without a uid", error)
+            self._metrics.count(Verdict(Reason.MALFORMED))
+            if error.uid:
+                return unchanged(error.uid, error.version)
+            raise
 
     async def hand_over(self, body: bytes) -> bytes | None:
         """What another replica has to know before it decides on a ReplicaSet; None where it is not to decide."""
@@ -80,8 +95,9 @@ class Door:
 
     async def _elsewhere(self, call: Request, body: bytes, passed: Sequence[str], deadline: float) -> bytes | None:
         """The answer of the replica that owns it; None where that is this one, or time is up: decide at once."""
+        loop = asyncio.get_running_loop()
         while not self._may_decide(call, passed):
-            if (left := deadline - time.monotonic()) <= 0:
+            if (left := deadline - loop.time()) <= 0:
                 log.warning("request %s: decided on here, since the replica that owns it did not answer", call.uid)
                 break
             tenure, uid = self._tenure, owner_uid(call.raw_pod)
@@ -97,37 +113,59 @@ class Door:
         return None
 
     async def _wait(self, call: Request, body: bytes, passed: Sequence[str], started: float) -> bytes:
+        """An answer that takes a while, observed as such wherever it comes from; and never none."""
+        try:
+            return await self._answer_later(call, body, passed, started)
+        except Exception:  # the boundary, as in `_open`
+            log.exception("request %s: allowed unchanged", call.uid)
+            return self._failed(call, started)
+
+    async def _answer_later(self, call: Request, body: bytes, passed: Sequence[str], started: float) -> bytes:
         """Waits for the owner's answer; or for the caches, then looks up what they lack, then decides all the same."""
-        deadline, patience, owner = started + ELSEWHERE_SECONDS, float("inf"), None
-        while time.monotonic() < patience:
-            told = await self._elsewhere(call, body, passed, deadline)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        elsewhere, patience, owner = began + ELSEWHERE_SECONDS, float("inf"), None
+        while loop.time() < patience:
+            told = await self._elsewhere(call, body, passed, elsewhere)
             if told is not None:
-                return told
+                return self._told(told, started)
             try:
                 return self._open(call, lambda: self._admission.place(call, patient=True), started)
             except NotYet as behind:
                 owner = behind.owner
-            patience = min(patience, time.monotonic() + PATIENCE_SECONDS)
+            patience = min(patience, loop.time() + PATIENCE_SECONDS)
             await asyncio.sleep(PAUSE_SECONDS)
-        found = await self._found(call, owner)
-        told = await self._elsewhere(call, body, passed, deadline)
+        found = None if owner is None else await self._found(call, owner, began + LONGEST_SECONDS)
+        told = await self._elsewhere(call, body, passed, elsewhere)
 
         def place() -> Verdict:
-            self._admission.learn(found.result())
+            if found is not None:
+                self._admission.learn(found.result())
             return self._admission.place(call)
 
-        return told if told is not None else self._open(call, place, started)
+        return self._told(told, started) if told is not None else self._open(call, place, started)
 
-    async def _found(self, call: Request, owner: Owner | None) -> Future[Found]:
-        """A look-up that is done, also where it failed: to fail open is the door's business."""
+    async def _found(self, call: Request, owner: Owner, deadline: float) -> Future[Found] | None:
+        """A look-up that is done, also where it failed (to fail open is the door's business); None: not in time.
+
+        Pods of one owner share it: a burst must not queue behind as many look-ups as it has pods.
+        """
         loop = asyncio.get_running_loop()
-        if owner is None:
-            nothing: Future[Found] = loop.create_future()
-            nothing.set_result(())
-            return nothing
-        found = loop.run_in_executor(self._executor, self._admission.find, owner, call.namespace)
-        await asyncio.wait([found])
-        return found
+        found = self._look_ups.get(owner.uid)
+        if found is None:
+            found = loop.run_in_executor(self._executor, self._admission.find, owner, call.namespace)
+            self._look_ups[owner.uid] = found
+            found.add_done_callback(lambda _: self._look_ups.pop(owner.uid, None))
+        await asyncio.wait([found], timeout=max(0.0, deadline - loop.time()))
+        if found.done():
+            return found
+        log.warning("request %s: %s %s was not told in time", call.uid, owner.kind, owner.name)
+        return None
+
+    def _told(self, answer: bytes, started: float) -> bytes:
+        """What another replica answered. It counts the decision, we count the time that the API server waited."""
+        self._metrics.seconds.observe(time.monotonic() - started)
+        return answer
 
     def _open(self, call: Request, place: Callable[[], Verdict], started: float | None = None) -> bytes:
         """One of the program's two boundaries: an error of ours must not cost anybody a pod."""
@@ -142,12 +180,19 @@ class Door:
             verdict, text = Verdict(Reason.TOO_LARGE), unchanged(call.uid)
         except Exception:  # the boundary
             log.exception("request %s: allowed unchanged", call.uid)
+            return self._failed(call, began)
+        if verdict.reason is Reason.NOT_READY:
             self._metrics.fail_open.inc()
-            verdict, text = Verdict(Reason.ERROR), unchanged(call.uid)
         self._metrics.count(verdict)
         self._metrics.seconds.observe(time.monotonic() - began)
         _log(call, verdict)
         return text
+
+    def _failed(self, call: Request, began: float) -> bytes:
+        self._metrics.fail_open.inc()
+        self._metrics.count(Verdict(Reason.ERROR))
+        self._metrics.seconds.observe(time.monotonic() - began)
+        return unchanged(call.uid)
 
 
 def _log(call: Request, verdict: Verdict) -> None:
@@ -175,7 +220,6 @@ def create_app(door: Door, metrics: Metrics, is_ready: Callable[[], str | None])
 
     @app.errorhandler(MalformedReview)
     def malformed(error: MalformedReview) -> Response:
-        log.warning("malformed review: %s", error)
         return Response(f"{error}\n", 400, mimetype="text/plain")
 
     @app.get("/healthz")

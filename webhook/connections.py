@@ -229,8 +229,14 @@ class Connection(asyncio.Protocol):
 
     def _answered(self, task: asyncio.Future[Response]) -> None:
         self._task = None
-        if not task.cancelled():
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
             self._finish(task.result())
+        else:
+            log.error("an answer failed", exc_info=error)
+            self._refuse(500, "an error of ours")
 
     def _finish(self, response: Response) -> None:
         if self._is_refused:

@@ -17,7 +17,7 @@ from webhook.review import Verdict
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 ANSWERED, FAILED = "answered", "failed"
-BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 class Metrics:

@@ -10,7 +10,8 @@ from placement.decide import Decision, Reason
 from placement.patch import metadata_patch, spec_patch
 from placement.policy import Mistake
 
-API_VERSION = "admission.k8s.io/v1"
+_GROUP = "admission.k8s.io/"
+API_VERSION = _GROUP + "v1"
 _WARNING_LENGTH = 250  # longer ones are cut by the API server
 
 
@@ -24,7 +25,12 @@ class TooLarge(ValueError):
 
 
 class MalformedReview(ValueError):
-    """The call itself is wrong; answered with status 400."""
+    """The call itself is wrong. With a uid it is answered with a review all the same, else with status 400."""
+
+    def __init__(self, text: str, uid: str = "", version: str = "") -> None:
+        super().__init__(text)
+        self.uid = uid
+        self.version = version or API_VERSION
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -116,11 +122,13 @@ def parse(body: bytes) -> Request:
         review = _decoded(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedReview(f"not JSON: {error}") from error
-    version = review.get("apiVersion") if isinstance(review, dict) else None
+    version, request = (review.get("apiVersion"), review.get("request")) if isinstance(review, dict) else (None, None)
+    uid = request.get("uid") if isinstance(request, dict) else None
     if version != API_VERSION:
-        raise MalformedReview(f"expected an AdmissionReview of {API_VERSION}, got {version!r}")
-    request = review.get("request")
-    if not isinstance(request, dict) or not isinstance(request.get("uid"), str) or not request["uid"]:
+        is_kin = isinstance(version, str) and version.startswith(_GROUP)
+        told = f"expected an AdmissionReview of {API_VERSION}, got {version!r}"
+        raise MalformedReview(told, str(uid or "") if is_kin else "", str(version))
+    if not isinstance(request, dict) or not isinstance(uid, str) or not uid:
         raise MalformedReview("the review has no request with a uid")
     return _request(request, len(body))
 
@@ -137,7 +145,7 @@ def _request(raw: dict[str, Any], size: int) -> Request:
     raw_pod = raw.get("object")
     metadata, spec = (raw_pod.get("metadata"), raw_pod.get("spec")) if isinstance(raw_pod, dict) else (None, None)
     if raw.get("operation") != "CREATE" or not isinstance(metadata, dict) or not isinstance(spec, dict):
-        raise MalformedReview("expected the creation of a pod with metadata and spec")
+        raise MalformedReview("expected the creation of a pod with metadata and spec", raw["uid"])
     namespace = raw.get("namespace") or metadata.get("namespace") or ""
     return Request(raw["uid"], str(namespace), raw["object"], raw.get("dryRun") is True, size)
 
@@ -189,10 +197,10 @@ def _annotations_size(operations: list[dict[str, Any]]) -> int:
     return sum(len(key.encode()) + len(value.encode()) for key, value in written.items())
 
 
-def unchanged(uid: str) -> bytes:
+def unchanged(uid: str, version: str = API_VERSION) -> bytes:
     """The answer when anything went wrong: allowed, unchanged."""
-    return _review({"uid": uid, "allowed": True})
+    return _review({"uid": uid, "allowed": True}, version)
 
 
-def _review(response: dict[str, Any]) -> bytes:
-    return _encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})
+def _review(response: dict[str, Any], version: str = API_VERSION) -> bytes:
+    return _encode({"apiVersion": version, "kind": "AdmissionReview", "response": response})

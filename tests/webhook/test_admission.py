@@ -92,7 +92,6 @@ def test_a_stateful_sets_ordinals_may_start_elsewhere(world: World) -> None:
 
 ARGO = Owner("Rollout", "web", "d", "argoproj.io")
 UNTOUCHED: dict[str, tuple[list[Any], dict[str, Any], Reason]] = {
-    "a namespace that is not opted in": ([Namespace("shop")], raw_pod(), Reason.NOT_OPTED_IN),
     "the workload's label": ([replace(WEB, labels=OFF)], raw_pod(), Reason.OPTED_OUT),
     "the workload's annotation": ([replace(WEB, annotations=OFF)], raw_pod(), Reason.OPTED_OUT),
     "the template's label": ([replace(WEB, template=Template(OFF))], raw_pod(), Reason.OPTED_OUT),
@@ -121,6 +120,14 @@ UNTOUCHED: dict[str, tuple[list[Any], dict[str, Any], Reason]] = {
     "another scheduler": ([], raw_pod(spec={"schedulerName": "volcano"}), Reason.FOREIGN_SCHEDULER),
     "a static pod's mirror": ([], raw_pod(annotations={names.MIRROR: "x"}), Reason.MIRROR),
 }
+
+
+def test_a_namespace_that_is_not_opted_in_is_untouched(world: World) -> None:
+    """A patient caller waits: the API server asks us because of a label, which we may not have seen yet."""
+    world.put(Namespace("shop"))
+    assert world.place(raw_pod()) == Verdict(Reason.NOT_OPTED_IN)
+    with pytest.raises(NotYet):
+        world.place(raw_pod(), patient=True)
 
 
 @pytest.mark.parametrize(("objects", "pod", "reason"), UNTOUCHED.values(), ids=UNTOUCHED.keys())

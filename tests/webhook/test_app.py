@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +12,12 @@ import pytest
 from flask.testing import FlaskClient
 
 from placement import names
-from placement.model import Key, Owner, ReplicaSet, Workload
+from placement.model import Key, Namespace, Owner, ReplicaSet, Workload
 from placement.outage import Outages
+from tests.webhook.clockwork import playing
 from tests.webhook.test_admission import DB, WEB, WEB_ABC
-from tests.webhook.world import REPLICA_SET, STATEFUL_SET, World, patched, raw_pod, review
-from webhook.app import LARGEST_BODY, Door, create_app
+from tests.webhook.world import OPTED_IN, REPLICA_SET, STATEFUL_SET, World, patched, raw_pod, review
+from webhook.app import LARGEST_BODY, PATIENCE_SECONDS, Door, create_app
 from webhook.metrics import Metrics
 from webhook.review import MalformedReview
 
@@ -29,6 +32,13 @@ def broken(*_args: Any) -> Any:
     raise Broken
 
 
+class NoThreads(Executor):
+    """One that has none to give."""
+
+    def submit(self, *_args: Any, **_more: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+
 @dataclass(frozen=True)
 class Webhook:
     """All of it but the server."""
@@ -40,8 +50,9 @@ class Webhook:
 
 
 def webhook(is_ready: Callable[[], str | None] = lambda: None, **hooks: Any) -> Webhook:
+    executor = hooks.pop("executor", None)
     world, metrics = World(**hooks), Metrics()
-    door = Door(world.admission, metrics)
+    door = Door(world.admission, metrics, executor)
     return Webhook(world, metrics, door, create_app(door, metrics, is_ready).test_client())
 
 
@@ -76,7 +87,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int]] = {
     "a form": ({"data": {"a": "b"}}, 415),
     "no type": ({"data": b"x"}, 415),
     "no JSON": ({"data": b"{", "content_type": JSON}, 400),
-    "not the creation of a pod": ({"data": review(raw_pod(), operation="DELETE"), "content_type": JSON}, 400),
+    "no uid": ({"data": review(raw_pod(), uid=""), "content_type": JSON}, 400),
     "too much": ({"data": b" " * (LARGEST_BODY + 1), "content_type": JSON}, 413),
 }
 
@@ -87,6 +98,28 @@ def test_a_call_that_is_wrong_is_refused(call: dict[str, Any], status: int) -> N
     hook = webhook()
     assert hook.client.post(names.WEBHOOK_PATH, **call).status_code == status
     assert value(hook.metrics, "spotweave_admission_seconds_count") == 0
+
+
+MADE_NO_SENSE = {
+    "not the creation of a pod": review(raw_pod(), operation="DELETE"),
+    "no spec": review({"metadata": {}}),
+    "an old version": review(raw_pod()).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"),
+}
+
+
+@pytest.mark.parametrize("body", MADE_NO_SENSE.values(), ids=MADE_NO_SENSE.keys())
+def test_a_call_that_makes_no_sense_gets_a_review_in_its_own_version(
+    body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says whose it is: allowed, unchanged; told in the log, and counted."""
+    hook = webhook()
+    answer = hook.client.post(names.WEBHOOK_PATH, data=body, content_type=JSON)
+    assert answer.status_code == 200
+    assert answer.json is not None
+    assert answer.json["apiVersion"] == json.loads(body)["apiVersion"]
+    assert answer.json["response"] == {"uid": "u1", "allowed": True}
+    assert decisions(hook.metrics, "none", "malformed") == 1
+    assert "request u1: malformed review: expected" in caplog.text
 
 
 def test_reviews_are_posted() -> None:
@@ -229,6 +262,64 @@ def test_an_owner_that_nobody_knows_is_left_alone() -> None:
     assert patched(pod, asyncio.run(hook.door.answer_patiently(review(pod)))) == pod
     assert decisions(hook.metrics, "none", "unknown-owner") == 1
     assert value(hook.metrics, "spotweave_admission_fail_open_total") == 0
+
+
+def test_pods_of_one_owner_share_a_look_up() -> None:
+    """A burst must not queue behind as many look-ups as it has pods."""
+    asked: list[Owner] = []
+    everybody_waits = threading.Event()
+
+    def look_up(owner: Owner, _namespace: str) -> ReplicaSet:
+        asked.append(owner)
+        everybody_waits.wait()
+        return WEB_ABC
+
+    hook = webhook(look_up=look_up)
+    hook.world.stores.replica_sets.remove(WEB_ABC.key)
+
+    async def burst() -> list[bytes]:
+        bodies = [review(raw_pod(), uid=f"u{number}") for number in range(10)]
+        calls = [asyncio.ensure_future(hook.door.answer_patiently(body)) for body in bodies]
+        await asyncio.sleep(3 * PATIENCE_SECONDS)
+        everybody_waits.set()
+        return await asyncio.gather(*calls)
+
+    slots = {patched(raw_pod(), answer)["metadata"]["annotations"][names.SLOT] for answer in asyncio.run(burst())}
+    assert slots == {str(slot) for slot in range(10)}
+    assert asked == [REPLICA_SET]
+
+
+def test_a_look_up_that_takes_too_long_is_not_waited_for() -> None:
+    """The API server would give up: the pod is allowed unchanged before that."""
+    told = threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        hook = webhook(executor=executor, look_up=lambda *_: told.wait() and None)
+        hook.world.stores.replica_sets.remove(WEB_ABC.key)
+        answer = playing(hook.door.answer_patiently(review(raw_pod())))
+        told.set()
+    assert patched(raw_pod(), answer) == raw_pod()
+    assert decisions(hook.metrics, "none", "unknown-owner") == 1
+
+
+def test_a_wait_that_breaks_costs_nobody_a_pod() -> None:
+    """No thread to be had for a look-up, say: outside of what decides, inside of the boundary."""
+    hook = webhook(executor=NoThreads())
+    hook.world.stores.replica_sets.remove(WEB_ABC.key)
+    assert allowed_unchanged(hook, asyncio.run(hook.door.answer_patiently(review(raw_pod()))))
+
+
+def test_a_label_that_was_not_seen_yet_is_waited_for() -> None:
+    """A namespace is labelled and rolled out at once: the API server asks us because of that label."""
+    hook = webhook()
+    hook.world.put(Namespace("shop", {}))
+
+    async def scene() -> bytes:
+        waiting = asyncio.ensure_future(hook.door.answer_patiently(review(raw_pod())))
+        await asyncio.sleep(0)
+        hook.world.put(Namespace("shop", OPTED_IN))
+        return await waiting
+
+    assert names.CLASS in patched(raw_pod(), asyncio.run(scene()))["metadata"]["labels"]
 
 
 def test_a_look_up_that_breaks_costs_nobody_a_pod() -> None:

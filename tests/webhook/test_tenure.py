@@ -13,6 +13,7 @@ import pytest
 
 from placement import names
 from placement.model import Key
+from tests.webhook.clockwork import playing
 from tests.webhook.replicas import UID, Network, Replica
 from webhook.connections import Request
 from webhook.peers import ranked
@@ -26,7 +27,7 @@ def played(scene: Scene, members: str = FIRST + SECOND + THIRD) -> Network:
     network = Network()
     for name in members:
         Replica(network, name, *members)
-    asyncio.run(scene(network))
+    playing(scene(network))
     return network
 
 
