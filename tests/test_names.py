@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from placement import names
+from placement.classes import PRESETS
 from placement.policy import SETTINGS
 
 ROOT = Path(__file__).parent.parent
@@ -52,6 +53,15 @@ def test_the_webhook_configuration_calls_the_path_that_is_served() -> None:
     )
     assert entry["failurePolicy"] == "Ignore"
     assert entry["sideEffects"] == "NoneOnDryRun"
+
+
+def test_our_own_pods_stay_off_spot_of_every_preset() -> None:
+    """Who repairs the loss of spot must not be lost with it."""
+    kept_off = [(label.key, "NotIn", list(label.spot)) for label in PRESETS.values()]
+    for deployment in (each for each in base() if each["kind"] == "Deployment"):
+        affinity = deployment["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+        (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        assert [(each["key"], each["operator"], each["values"]) for each in term["matchExpressions"]] == kept_off
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
