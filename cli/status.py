@@ -136,19 +136,19 @@ def _row(status: WorkloadStatus) -> tuple[Text, ...]:
         _mix(status.wanted),
         Text(f"{status.actual.spot}+{status.actual.on_demand}", style="green" if status.is_exact else "bold red"),
         _mix(status.pending),
-        _headroom(status.exposure),
+        headroom(status.exposure),
     )
 
 
-def _headroom(exposure: Exposure) -> Text:
+def headroom(exposure: Exposure) -> Text:
     """`2  pool`: two more than must serve, and it survives the loss of any node and pool, but not of a zone or spot."""
-    survived = _survived(exposure)
-    style = "" if survived not in ("none", "node") else "dim" if exposure.is_assumed else "bold red"
-    headroom = f"{exposure.headroom}{'*' if exposure.is_assumed else ''}"
-    return Text(f"{headroom:<3} {survived}", style=style)
+    largest = survived(exposure)
+    style = "" if largest not in ("none", "node") else "dim" if exposure.is_assumed else "bold red"
+    count = f"{exposure.headroom}{'*' if exposure.is_assumed else ''}"
+    return Text(f"{count:<3} {largest}", style=style)
 
 
-def _survived(exposure: Exposure) -> str:
+def survived(exposure: Exposure) -> str:
     """The largest loss that it survives, and all smaller ones with it."""
     if not exposure.survives(Domain.NODE):
         return "none"
