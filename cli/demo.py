@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from cli import __version__, kubectl
+from cli import __version__, kubectl, logs
 from cli.course import Found, Look, look_at, told
 from cli.run import running
 from cli.status import as_table
@@ -38,8 +38,9 @@ OUTAGE = f"{SHORTEST_OUTAGE_SECONDS:.0f}"
 PACE = Options(controller_qps=200, controller_burst=400)  # by default the controllers create 20 objects a second
 
 
-def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("demo", parents=[common], help="show it all on a control plane of its own")
+def add_parser(commands: Any, _common: argparse.ArgumentParser) -> None:
+    own = logs.options()  # a default of its own would be all other commands' too, which share theirs
+    parser = commands.add_parser("demo", parents=[own], help="show it all on a control plane of its own")
     parser.add_argument("--once", action="store_true", help="end after the story (or set DEMO_ONCE=1)")
     parser.set_defaults(run=run, log_level="error")  # what the programs warn of is what the story is about
 

@@ -135,3 +135,10 @@ def test_every_command_that_tells_something_speaks_yaml(command: list[str]) -> N
     """And JSON."""
     for output in ("json", "yaml"):
         assert parser().parse_args([*command, "-o", output]).output == output
+
+
+@pytest.mark.parametrize("command", ["status", "rebalancer", "webhook", "run --kubeconfig x"])
+def test_programs_log_what_they_do_unless_told_otherwise(command: str) -> None:
+    """The demo alone is quieter: its own default is not everybody's."""
+    assert parser().parse_args(command.split()).log_level == "info"
+    assert parser().parse_args(["demo"]).log_level == "error"
