@@ -35,6 +35,7 @@ NOTHING_OPTED_IN = (
 ASSUMED = "* assumed from the rollout: no min-available, no PodDisruptionBudget"
 NOTHING_LEFT_OVER = "Nothing of Spotweave is left where it is not wanted."
 LEFT_OVER = "A pod keeps what it was given until it is created anew: kubectl rollout restart."
+NARROWEST = 16  # of columns whose texts may be long
 SHORT_KIND = {Kind.DEPLOYMENT: "deploy", Kind.STATEFUL_SET: "sts"}
 
 
@@ -193,9 +194,11 @@ def _pod_table(status: WorkloadStatus) -> Table:
     if need != Mix():
         title += f"; a rollout needs room for {need} more"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
-    for column in ("POD", "SLOT", "NODE", "CLASS"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("WHY")
+    table.add_column("POD", overflow="fold", min_width=NARROWEST)  # folded where it must be, and never cut
+    table.add_column("SLOT", no_wrap=True)
+    table.add_column("NODE", overflow="fold", min_width=NARROWEST)
+    table.add_column("CLASS", min_width=len(Class.ON_DEMAND))
+    table.add_column("WHY", overflow="fold", min_width=NARROWEST)
     for each in status.pods:
         table.add_row(*_pod_row(each, f" ({status.policy.explain()})"))
     return table

@@ -162,6 +162,31 @@ def test_the_table_fits_eighty_columns_and_says_it_all() -> None:
         assert part in " ".join(text.split())
 
 
+def test_long_names_of_pods_and_nodes_cost_no_slot_and_no_reason() -> None:
+    """As clouds and people give them: they are folded, and whatever is beside them is printed."""
+    (web,) = found()
+    node = "ip-10-0-123-45.eu-central-1.compute.internal"
+    reason = "slot 7 is spot; preferred, not required: a pending ordinal would block all later ones (OrderedReady)"
+    pods = tuple(
+        replace(each, reason=reason, pod=replace(each.pod, name=f"checkout-service-7c5ddbdf54-x8k2{index}", node=node))
+        for index, each in enumerate(web.pods)
+    )
+    text = printed(as_table([replace(web, pods=pods)], with_pods=True), 80)
+    rows = text[text.index("POD") :].splitlines()
+    assert max(len(line.rstrip()) for line in rows) <= 80
+    assert "…" not in text
+    starts = [rows[0].index(title) for title in ("POD", "SLOT", "NODE", "CLASS", "WHY")]
+    columns = [
+        "".join(line[start:end].rstrip() if index < 3 else f"{line[start:end].rstrip()} " for line in rows[1:])
+        for index, (start, end) in enumerate(zip(starts, [*starts[1:], None], strict=True))
+    ]
+    assert columns[0] == "".join(each.pod.name for each in pods)
+    assert columns[1] == "01-"
+    assert columns[2] == node * 3
+    assert columns[3].split() == ["on-demand", "spot", "?", "(not", "ready)"]
+    assert columns[4].split() == reason.split() * 3
+
+
 def test_an_empty_cluster_is_told_what_to_do() -> None:
     """A newcomer's first look."""
     assert "kubectl label namespace NAME spotweave.dev/placement=enabled" in printed(as_table([]), 200)
