@@ -205,6 +205,8 @@ class Program:
 
     def _tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         self.metrics.tell(made, done, plan_seconds, pass_seconds)
-        self.history.note(self.viewer.take(made, time.time()), ((each.action, each.outcome) for each in done))
+        taken = self.viewer.take(made, time.time())
+        self.history.note(taken, ((each.action, each.outcome) for each in done))
         if self._leader.is_leading():
             self._teller.told(made, done)
+            self._teller.watch(taken.assessments, taken.ground.configuration, taken.at)
