@@ -8,13 +8,16 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from cli import __version__, kubectl
+from cli import __version__, kubectl, logs
+from cli.course import Found, Look, look_at, told
 from cli.run import running
 from cli.status import as_table
 from kube.client import Client, connect
@@ -22,33 +25,43 @@ from kube.configmaps import read_configuration
 from kube.snapshot import read_snapshot
 from localcluster import Choice, LocalCluster, Options, demo_profile
 from localcluster.progress import Progress
-from placement.status import WorkloadStatus, statuses
+from placement.plan.choose import SHORTEST_OUTAGE_SECONDS
+from placement.status import statuses
 
 EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
 NAMESPACE = "demo"
 SETTLE_SECONDS = 60.0
 MOVE_SECONDS = 240.0  # pods are moved when they are half a minute old, one after the other
+NOTICED = "spot-a-m5"  # of the demo's pools, the one that has two nodes
+NOTICE_SECONDS = 120.0  # the nodes go as soon as they are empty
+OUTAGE = f"{SHORTEST_OUTAGE_SECONDS:.0f}"
 PACE = Options(controller_qps=200, controller_burst=400)  # by default the controllers create 20 objects a second
 
 
-def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("demo", parents=[common], help="show it all on a control plane of its own")
+def add_parser(commands: Any, _common: argparse.ArgumentParser) -> None:
+    own = logs.options()  # a default of its own would be all other commands' too, which share theirs
+    parser = commands.add_parser("demo", parents=[own], help="show it all on a control plane of its own")
     parser.add_argument("--once", action="store_true", help="end after the story (or set DEMO_ONCE=1)")
-    parser.set_defaults(run=run, log_level="warning")
+    parser.set_defaults(run=run, log_level="error")  # what the programs warn of is what the story is about
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 0 only if every mix was exact at every rest point."""
+    """Exit code 0 only if every mix was exact at every rest, and every replica served again after every loss."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     once = args.once or os.environ.get("DEMO_ONCE") == "1"
     console = Console(soft_wrap=False, highlight=False)
     with LocalCluster.start(demo_profile(), options=PACE, progress=Progress()) as cluster:
         console.print("[bold]A cluster of 12 nodes in 3 zones is up.[/] Installing Spotweave …")
-        with running(cluster.kubeconfig, log_format=args.log_format, log_level=args.log_level, rebalancers=1):
-            story = Story(console, cluster, connect(cluster.kubeconfig, user_agent=f"demo/{__version__}"))
-            exact = story.tell()
+        with (
+            running(
+                cluster.kubeconfig, log_format=args.log_format, log_level=args.log_level, rebalancers=1
+            ) as spotweave,
+            closing(connect(cluster.kubeconfig, user_agent=f"demo/{__version__}")) as client,
+        ):
+            console.print(f"[bold]The dashboard:[/] {spotweave.dashboard} - watch the story there.", soft_wrap=True)
+            exact = Story(console, cluster, client).tell()
+            console.print(_ending(cluster, spotweave.dashboard or "", exact), soft_wrap=True)
             if not once:
-                console.print(_next_commands(cluster), soft_wrap=True)
                 _wait_for_ctrl_c(console)
             return 0 if exact else 1
 
@@ -66,27 +79,57 @@ class Story:
         self._chapter("Four workloads in a namespace with the label spotweave.dev/placement=enabled")
         kubectl.call("apply", "-f", str(EXAMPLES / "namespace.yaml"), kubeconfig=self.cluster.kubeconfig)
         kubectl.call("apply", "-f", str(EXAMPLES), kubeconfig=self.cluster.kubeconfig)
-        self._rest(with_pods=True)
-        for replicas in (25, 4, 10):
+        self.console.print(as_table(self._rest()))
+        for replicas in (25, 10):
             self._chapter(f"web is scaled to {replicas}: no pod needs to move")
             self._kubectl("scale", "deployment/web", f"--replicas={replicas}")
-            self._rest()
+            self._show_web()
         self._chapter("web is rolled out: the new revision has the same mix")
         self._kubectl("set", "image", "deployment/web", "app=example/app:2.0")
-        self._rest()
-        self._chapter("web asks for 30 % spot: three pods move, each replaced before it goes")
-        self._kubectl("annotate", "deployment/web", "spotweave.dev/spot-ratio=30%", "--overwrite")
-        self._rest()
-        self._chapter("All spot nodes vanish at once: their pods run on on-demand meanwhile")
-        self.console.print(
-            "A StatefulSet's wait a minute for Kubernetes, unless it has spotweave.dev/replace-lost-pods: fast."
-        )
-        self.cluster.reclaim(Choice(all_spot=True))
-        self.console.print(as_table(wait_until(self._statuses, is_at_rest, MOVE_SECONDS)))
-        self._chapter("Spot is back: one pod looks ahead, the others follow, and nobody serves one replica less")
-        self.cluster.restore()
-        self._rest()
+        self._show_web()
+        self._lose_a_pool()
+        self._lose_all_spot()
+        self._chapter("Spot is back: one pod looks ahead, the others follow")
+        self.console.print(f"They return when {OUTAGE} s of the outage and of their own age are over.", style="dim")
+        self._disturb(self.cluster.restore, is_settled)
         return self.exact
+
+    def _lose_a_pool(self) -> None:
+        pool = next(each for each in demo_profile().pools if each.name == NOTICED)
+        where = f"{pool.zone}/{pool.instance_type}"
+        self._chapter(f"The cloud wants pool {where} back, with two minutes' notice")
+        self.console.print(
+            "A drainer, which is not ours, evicts what is there; replacements are up before.", style="dim"
+        )
+        self._disturb(lambda: self.cluster.reclaim(Choice(pool=NOTICED), notice_seconds=NOTICE_SECONDS), is_settled)
+
+    def _lose_all_spot(self) -> None:
+        """Nothing is exact then: what belongs on spot runs on on-demand."""
+        self._chapter("All spot nodes vanish, without notice: on-demand takes what they ran")
+        self._disturb(lambda: self.cluster.reclaim(Choice(all_spot=True)), is_at_rest)
+
+    def _disturb(self, act: Callable[[], object], is_done: Callable[[Found], bool]) -> None:
+        """Does something to the nodes, and tells what it did to the workloads."""
+        looks = self._looks(act, is_done)
+        self.exact = self.exact and is_done(looks[-1].found)
+        self.console.print(as_table(looks[-1].found))
+        self.console.print()
+        self.console.print(told(looks))
+
+    def _looks(self, act: Callable[[], object], is_done: Callable[[Found], bool]) -> list[Look]:
+        """Looks again and again: before, while it is done, and until its consequences are over."""
+        looks: list[Look] = []
+
+        def look() -> Found:
+            looks.append(look_at(time.monotonic(), read_snapshot(self.client), read_configuration(self.client)))
+            return looks[-1].found
+
+        look()
+        with ThreadPoolExecutor(1) as pool:
+            acting = pool.submit(act)
+            wait_until(look, lambda found: acting.done() and not looks[-1].released and is_done(found), MOVE_SECONDS)
+            acting.result()
+        return looks
 
     def _kubectl(self, *arguments: str) -> None:
         kubectl.call("-n", NAMESPACE, *arguments, kubeconfig=self.cluster.kubeconfig)
@@ -94,19 +137,22 @@ class Story:
     def _chapter(self, title: str) -> None:
         self.console.print(f"\n[bold blue]▌ {title}[/]")
 
-    def _rest(self, *, with_pods: bool = False) -> None:
-        """Waits until the workloads are at rest and nothing is left to move, then shows and judges them."""
+    def _show_web(self) -> None:
+        self.console.print(as_table([each for each in self._rest() if each.workload.name == "web"]))
+
+    def _rest(self) -> Found:
+        """Waits until the workloads are at rest and nothing is left to move, and judges them."""
         for workload in ("deployment/billing", "deployment/typo", "deployment/web", "statefulset/store"):
             self._kubectl("rollout", "status", workload, f"--timeout={SETTLE_SECONDS:.0f}s")
         found = wait_until(self._statuses, is_settled, MOVE_SECONDS)
         self.exact = self.exact and is_settled(found)
-        self.console.print(as_table(found, with_pods=with_pods))
+        return found
 
-    def _statuses(self) -> tuple[WorkloadStatus, ...]:
+    def _statuses(self) -> Found:
         return statuses(read_snapshot(self.client), read_configuration(self.client))
 
 
-def is_at_rest(found: tuple[WorkloadStatus, ...]) -> bool:
+def is_at_rest(found: Found) -> bool:
     """One revision each, and as many pods as asked for, all of them serving and none on its way out."""
     return bool(found) and all(
         each.revisions == 1 and len(each.pods) == each.workload.replicas and all(pod.serves for pod in each.pods)
@@ -114,15 +160,15 @@ def is_at_rest(found: tuple[WorkloadStatus, ...]) -> bool:
     )
 
 
-def is_settled(found: tuple[WorkloadStatus, ...]) -> bool:
+def is_settled(found: Found) -> bool:
     return is_at_rest(found) and all(each.is_exact for each in found)
 
 
 def wait_until(
-    read: Callable[[], tuple[WorkloadStatus, ...]],
-    is_done: Callable[[tuple[WorkloadStatus, ...]], bool],
+    read: Callable[[], Found],
+    is_done: Callable[[Found], bool],
     timeout_seconds: float,
-) -> tuple[WorkloadStatus, ...]:
+) -> Found:
     """What is read when it is as wished, or when time is up."""
     deadline = time.monotonic() + timeout_seconds
     while not is_done(found := read()) and time.monotonic() < deadline:
@@ -130,16 +176,22 @@ def wait_until(
     return found
 
 
-def _next_commands(cluster: LocalCluster) -> str:
+def _ending(cluster: LocalCluster, page: str, exact: bool) -> str:
+    verdict = "Every mix was exact at every rest." if exact else "[bold red]Not every mix was exact at every rest.[/]"
     return f"""
+[bold]{verdict}[/]
+What happened is on the dashboard: {page}
+  {page}#/workloads  what each workload can lose
+  {page}#/drill      what a loss or another ratio would do
+
 [bold]Try it yourself[/], in another terminal:
   export KUBECONFIG={cluster.kubeconfig}
   alias kubectl={cluster.kubectl}
   .venv/bin/spotweave status --pods
+  .venv/bin/spotweave drill spot
   kubectl -n {NAMESPACE} scale deployment/web --replicas=100
-  kubectl -n {NAMESPACE} delete pod -l app=web
-  kubectl -n {NAMESPACE} describe pod -l app=web
-  kubectl -n {NAMESPACE} annotate deployment/typo spotweave.dev/spot-ratio=50% --overwrite"""
+  kubectl -n {NAMESPACE} annotate deployment/web spotweave.dev/spot-ratio=30% --overwrite
+  kubectl -n {NAMESPACE} describe deployment/web"""
 
 
 def _wait_for_ctrl_c(console: Console) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from rich.text import Text
 
 from cli import access, show
 from cli.configuration import configuration_for_reading
+from cli.plan import Picture, planned, view_of
 from cli.status import ASSUMED, SHORT_KIND
+from dashboard import drills
 from kube.snapshot import read_snapshot
 from localcluster.errors import ClusterError
 from placement.configuration import Configuration
@@ -53,6 +55,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("-n", "--namespace", help="only this namespace")
     show.add_option(parser)
+    show.add_watch(parser)
     parser.set_defaults(run=run)
 
 
@@ -72,9 +75,11 @@ def found(snapshot: Snapshot, configuration: Configuration, what: Target, namesp
     nodes = _nodes(snapshot, configuration, what)
     every = drill(snapshot, configuration, nodes)
     losses = sorted((each for each in every if namespace in (None, each.workload.namespace)), key=_worst_first)
+    picture = Picture(snapshot, configuration)
+    room = drills.drill(view_of(planned(picture), picture), what.domain, what.name)["room"]
     return show.Finding(
-        as_json(what, nodes, losses),
-        lambda: as_table(what, nodes, losses),
+        {**as_json(what, nodes, losses), "room": room},
+        lambda: as_table(what, nodes, losses, room),
         1 if any(each.falls_below and not each.is_assumed for each in losses) else 0,
     )
 
@@ -115,7 +120,7 @@ def as_json(what: Target, nodes: frozenset[str], losses: Sequence[Loss]) -> dict
     }
 
 
-def as_table(what: Target, nodes: frozenset[str], losses: Sequence[Loss]) -> Group:
+def as_table(what: Target, nodes: frozenset[str], losses: Sequence[Loss], room: Mapping[str, Any]) -> Group:
     on_top = Text(f"Without {what} ({len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}):", style="bold")
     if not losses:
         return Group(on_top, Text("nobody loses a replica."))
@@ -126,7 +131,7 @@ def as_table(what: Target, nodes: frozenset[str], losses: Sequence[Loss]) -> Gro
     table.add_column("", no_wrap=True)
     for each in losses:
         table.add_row(*_row(each))
-    return Group(on_top, table, *_notes(losses))
+    return Group(on_top, table, *_notes(losses), *_fits(room))
 
 
 def _row(loss: Loss) -> tuple[Text, ...]:
@@ -148,3 +153,19 @@ def _notes(losses: Sequence[Loss]) -> Iterator[Text]:
     yield Text(f"! {told}" if below else "All serve as many as they must.", style="yellow" if below else "green")
     if any(each.is_assumed for each in losses):
         yield Text(ASSUMED, style="dim")
+
+
+FITS = {
+    "spot": "Spot that is left has room for {pods} of spot",
+    "onDemand": "On-demand that is left has room for {pods} of on-demand",
+    "allOnDemand": "Without spot, on-demand that is left has room for {pods}",
+}
+
+
+def _fits(room: Mapping[str, Any]) -> Iterator[Text]:
+    """Whether the pods that go fit on what is left, of all namespaces, by what they ask for."""
+    for kind, text in FITS.items():
+        fit = room[kind]
+        if fit["pods"]:
+            told = text.format(pods="the pod" if fit["pods"] == 1 else f"the {fit['pods']} pods")
+            yield Text(f"{told}: {'yes' if fit['fits'] else 'no, not for ' + fit['leftOut']}", style="dim")

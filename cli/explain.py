@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 from cli import access, show
-from cli.plan import Planned, planned, take_picture
+from cli.plan import Picture, Planned, planned, take_picture, view_of
+from dashboard import answers
+from dashboard.history import History
 from localcluster.errors import ClusterError
 from placement import names
 from placement.exposure import Domain
@@ -24,23 +28,37 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", default="default", help="where NAME is (default: default)")
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     show.add_option(parser, "text")
+    show.add_watch(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 where it is not where it should be."""
-    name = args.name if "/" in args.name else f"{args.namespace}/{args.name}"
+    return show.show(args, lambda: look(args))
+
+
+def look(args: argparse.Namespace) -> show.Finding:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
+    return explained(picture, args.name if "/" in args.name else f"{args.namespace}/{args.name}")
+
+
+def explained(picture: Picture, name: str) -> show.Finding:
     made = planned(picture)
     for found in made.board.assessments.values():
         if str(found.group.workload.key) == name:
-            return _show(args, list(_workload(made, found)), found.actual == found.wanted)
+            lines, is_fine = list(_workload(made, found)), found.actual == found.wanted
+            return _finding(lines, is_fine, _json(made, picture, found, None))
         for pod, member in _pods(found):
             if str(pod.key) == name:
                 lines = list(_pod(made, found, pod, member))
-                return _show(args, lines, not any(wish.member.pod.uid == pod.uid for wish in found.wishes))
+                is_fine = not any(wish.member.pod.uid == pod.uid for wish in found.wishes)
+                return _finding(lines, is_fine, _json(made, picture, found, pod))
     raise ClusterError(_why_not(name, picture.snapshot), exit_code=2)
+
+
+def _finding(lines: list[str], is_fine: bool, raw: dict[str, Any]) -> show.Finding:
+    return show.Finding({"fine": is_fine, **raw, "lines": lines}, lambda: Text("\n".join(lines)), 0 if is_fine else 1)
 
 
 def _why_not(name: str, snapshot: Any) -> str:
@@ -55,12 +73,33 @@ def _why_not(name: str, snapshot: Any) -> str:
     return f"{name}: it is opted out, or belongs to no Deployment or StatefulSet"
 
 
-def _show(args: argparse.Namespace, lines: list[str], is_fine: bool) -> int:
-    if args.output == "text":
-        print("\n".join(lines))
-    else:
-        show.write({"name": args.name, "fine": is_fine, "lines": lines}, args.output)
-    return 0 if is_fine else 1
+def _json(made: Planned, picture: Picture, found: Assessment, pod: Pod | None) -> dict[str, Any]:
+    """As the dashboard's API tells of a workload, of one pod what concerns it. `blockers` is `blocked` in parts."""
+    workload = found.group.workload
+    key = (workload.namespace, str(workload.kind), workload.name)
+    raw = answers.workload(view_of(made, picture), History(), key)
+    del raw["events"]  # which only the rebalancer has seen
+    raw["blockers"] = list(_blockers(made, found, pod))
+    if pod is None:
+        return {"name": str(workload.key), **raw}
+    raw["workload"]["pods"] = [each for each in raw["workload"]["pods"] if each["name"] == pod.name]
+    raw["released"] = [each for each in raw["released"] if each["pod"] == pod.name]
+    raw["next"] = [each for each in raw["next"] if each["uid"] == pod.uid]
+    raw["blocked"] = [line.removeprefix("blocked: ") for line in _blocked(found, pod)]
+    return {"name": str(pod.key), **raw}
+
+
+def _blockers(made: Planned, found: Assessment, pod: Pod | None) -> Iterator[dict[str, Any]]:
+    """What should be done to which pod and is not; or to how many, where limits on all workloads are in the way."""
+    told = set()
+    for wish in found.wishes:
+        if wish.blocked is not None and (pod is None or wish.member.pod.uid == pod.uid):
+            told.add((wish.why, wish.blocked))
+            to, reason = str(wish.to), str(wish.why)
+            yield {"pod": wish.member.pod.name, "pods": 1, "to": to, "reason": reason, "blocked": str(wish.blocked)}
+    for each in made.plan.skipped if pod is None else ():
+        if each.workload.uid == found.group.workload.uid and (each.why, each.blocked) not in told:
+            yield {"pod": None, "pods": each.pods, "to": None, "reason": str(each.why), "blocked": str(each.blocked)}
 
 
 def _pods(found: Assessment) -> Iterator[tuple[Pod, Member | None]]:
@@ -115,10 +154,14 @@ def _next(made: Planned, found: Assessment, pod: Pod | None) -> Iterator[str]:
     for action in actions:
         if pod is None or action.pod.uid == pod.uid:
             yield f"next: {action.how} {action.pod.name} ({action.why}): {action.text}"
-    for wish in found.wishes:
-        if wish.blocked is not None and (pod is None or wish.member.pod.uid == pod.uid):
-            yield f"blocked: {wish.member.pod.name} should be on {wish.to} ({wish.why}): {wish.blocked}"
+    yield from _blocked(found, pod)
     if pod is None:
         yield from (
             f"blocked: {each.text}" for each in made.plan.skipped if each.workload.uid == found.group.workload.uid
         )
+
+
+def _blocked(found: Assessment, pod: Pod | None) -> Iterator[str]:
+    for wish in found.wishes:
+        if wish.blocked is not None and (pod is None or wish.member.pod.uid == pod.uid):
+            yield f"blocked: {wish.member.pod.name} should be on {wish.to} ({wish.why}): {wish.blocked}"

@@ -8,8 +8,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rich.console import Console
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from cli import access, show
 from cli.pause import pause_for_reading, told
@@ -30,8 +31,9 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, parents=[common], help=text)
         access.add_options(action)
         action.set_defaults(run=function)
+        show.add_option(action)
         if name == "list":
-            show.add_option(action)
+            show.add_watch(action)
         else:
             action.add_argument("--class", dest="of", type=Class, choices=list(Class), default=Class.SPOT)
             action.add_argument("--zone", action="append", default=[], metavar="Z", help="only there; may be repeated")
@@ -50,25 +52,24 @@ def _duration(text: str) -> timedelta:
 
 def listed(args: argparse.Namespace) -> int:
     """The pause comes first: while it stands, nothing returns to a class that is back."""
-    with access.client_for(args) as client:
-        outages, _ = read_outages(client)
-        paused = pause_for_reading(client, time.time())
-    if args.output != "table":
+
+    def look() -> show.Finding:
+        with access.client_for(args) as client:
+            outages, _ = read_outages(client)
+            paused = pause_for_reading(client, time.time())
         raw_pause = None if paused is None else paused.raw
-        show.write({"paused": raw_pause, **json.loads(outages_text(outages))}, args.output)
-        return 0
-    if paused is not None:
-        print(told(paused))
-    _print(outages)
-    return 0
+        on_top = [] if paused is None else [Text(told(paused))]
+        return show.Finding({"paused": raw_pause, **_json(outages)}, lambda: Group(*on_top, as_table(outages)))
+
+    return show.show(args, look)
 
 
 def note(args: argparse.Namespace) -> int:
     seconds = None if args.lasts is None else args.lasts.total_seconds()
     outage = Outage(args.of, 0.0, frozenset(args.zone))
     with access.client_for(args) as client:
-        _print(change_outages(client, lambda known: noted(known, outage, time.time(), seconds)))
-    return 0
+        outages = change_outages(client, lambda known: noted(known, outage, time.time(), seconds))
+    return _show(args, outages)
 
 
 def clear(args: argparse.Namespace) -> int:
@@ -80,15 +81,24 @@ def clear(args: argparse.Namespace) -> int:
         return cleared(known, gone, time.time())
 
     with access.client_for(args) as client:
-        _print(change_outages(client, without))
-    return 0
+        outages = change_outages(client, without)
+    return _show(args, outages)
 
 
-def _print(outages: Outages) -> None:
+def _show(args: argparse.Namespace, outages: Outages) -> int:
+    """What is noted now, as `outage list` shows it."""
+    return show.show(args, lambda: show.Finding(_json(outages), lambda: as_table(outages)))
+
+
+def _json(outages: Outages) -> dict[str, Any]:
+    raw: dict[str, Any] = json.loads(outages_text(outages))
+    return raw
+
+
+def as_table(outages: Outages) -> RenderableType:
     standing = outages.standing(time.time())
     if not standing:
-        print(f"No outage stands (version {outages.version}).")
-        return
+        return Text(f"No outage stands (version {outages.version}).")
     table = Table(
         box=None, pad_edge=False, header_style="bold", title=f"version {outages.version}", title_justify="left"
     )
@@ -104,4 +114,4 @@ def _print(outages: Outages) -> None:
         table.add_row(
             str(each.of), ", ".join(sorted(each.zones)) or "all", shape, until, f"{each.strikes + 1}×", each.by
         )
-    Console().print(table)
+    return table

@@ -9,7 +9,9 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from cli import access
+from rich.text import Text
+
+from cli import access, show
 from kube.client import Client
 from kube.configmaps import change_pause, read_pause
 from kube.errors import Forbidden
@@ -27,9 +29,11 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     access.add_options(pause)
     pause.add_argument("--for", dest="seconds", type=_seconds, metavar="D", help="such as 30m (default: until resumed)")
     pause.add_argument("--reason", type=_reason, default="", metavar="TEXT", help="told by status")
+    show.add_option(pause, "text")
     pause.set_defaults(run=start)
     resume = commands.add_parser("resume", parents=[common], help="let the rebalancer move pods again")
     access.add_options(resume)
+    show.add_option(resume, "text")
     resume.set_defaults(run=end)
 
 
@@ -55,8 +59,7 @@ def start(args: argparse.Namespace) -> int:
     pause = Pause(now, None if args.seconds is None else now + args.seconds, _who(), args.reason)
     with access.client_for(args) as client:
         change_pause(client, lambda _: pause)
-    print(told(pause))
-    return 0
+    return show.show(args, lambda: show.Finding({"paused": pause.raw}, lambda: Text(told(pause))))
 
 
 def end(args: argparse.Namespace) -> int:
@@ -69,8 +72,8 @@ def end(args: argparse.Namespace) -> int:
 
     with access.client_for(args) as client:
         change_pause(client, without)
-    print("Resumed." if stood else "Nothing was paused.")
-    return 0
+    said = "Resumed." if stood else "Nothing was paused."
+    return show.show(args, lambda: show.Finding({"paused": None, "resumed": stood}, lambda: Text(said)))
 
 
 def _who() -> str:

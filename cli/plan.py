@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli import access, show
+from cli import access, prices, show
 from cli.configuration import configuration_for_reading
+from dashboard.drills import outlook
+from dashboard.view import NO_PRICES, Around, View, Viewer
 from kube.client import Client
 from kube.configmaps import read_outages, read_pause
 from kube.resources import DELETED_NODES, NOMINATIONS, SCALE_UPS
@@ -30,6 +32,8 @@ from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
 from placement.plan.choose import Scene, plan
 from placement.policy import mistakes_in
+from placement.report import mix_json
+from placement.savings import Prices
 from rebalancer.board import Board
 
 
@@ -38,11 +42,11 @@ class Picture:
     """The cluster as it is, for a plan that nobody carries out."""
 
     snapshot: Snapshot
-    configuration: Configuration
-    signs: tuple[Sign, ...]
-    outages: Outages
-    paused: Pause | None
-    now: float
+    configuration: Configuration = field(default_factory=Configuration)
+    signs: tuple[Sign, ...] = ()
+    outages: Outages = field(default_factory=Outages)
+    paused: Pause | None = None
+    now: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", help="only this namespace")
     show.add_option(parser)
     show.add_watch(parser)
+    prices.add_options(parser)
     parser.add_argument(
         "--set",
         dest="changes",
@@ -98,10 +103,14 @@ def look(args: argparse.Namespace) -> show.Finding:
     shown = [each for each in _sorted(made.board) if _is_shown(each, args, asked, is_question)]
     only = {each.group.workload.uid for each in shown}
     part = _part(made.plan, only if args.namespace or is_question else None)
-    workloads = {"workloads": [_workload_json(made, each) for each in shown]} if is_question else {}
+    answered = workloads_json(view_of(made, picture, prices.prices_for(args)), shown) if is_question else []
     return show.Finding(
-        {**part.raw(), "paused": picture.paused and picture.paused.raw, **workloads},
-        lambda: _as_table(part, picture, made, shown if is_question else ()),
+        {
+            **part.raw(),
+            "paused": picture.paused and picture.paused.raw,
+            **({"workloads": answered} if is_question else {}),
+        },
+        lambda: _as_table(part, picture, answered),
         1 if part.actions or part.outages else 0,
     )
 
@@ -148,6 +157,22 @@ def planned(picture: Picture) -> Planned:
         is_paused=picture.paused is not None,
     )
     return Planned(board, plan(scene), places(snapshot.nodes, picture.configuration))
+
+
+def view_of(made: Planned, picture: Picture, known: Prices = NO_PRICES) -> View:
+    """What the dashboard would show of it, so that both tell the same."""
+    around = Around(
+        is_leading=lambda: False,
+        is_synced=lambda: True,
+        outages=lambda: picture.outages,
+        pause=lambda: picture.paused,
+        now=lambda: picture.now,
+    )
+    viewer = Viewer(made.board, around, known)
+    viewer.take(made.plan, picture.now)
+    view = viewer.view()
+    assert view is not None
+    return view
 
 
 # --- what if ---------------------------------------------------------------------------------------------------------
@@ -201,25 +226,34 @@ def _part(made: Plan, only: set[str] | None) -> Plan:
     return replace(made, actions=actions, skipped=tuple(each for each in made.skipped if each.workload.uid in only))
 
 
-def _workload_json(made: Planned, found: Assessment) -> dict[str, Any]:
+def workloads_json(view: View, shown: Sequence[Assessment]) -> list[dict[str, Any]]:
+    """As the dashboard's API answers another ratio: now, and once all moves are done."""
+    return [_workload_json(view, each) for each in shown]
+
+
+def _workload_json(view: View, found: Assessment) -> dict[str, Any]:
     workload = found.group.workload
+    seen = view.by_key[workload.namespace, str(workload.kind), workload.name]
     return {
         "namespace": workload.namespace,
         "kind": str(workload.kind),
         "name": workload.name,
-        "wanted": {"spot": found.wanted.spot, "onDemand": found.wanted.on_demand},
-        "actual": {"spot": found.actual.spot, "onDemand": found.actual.on_demand},
+        "wanted": mix_json(found.wanted),
+        "actual": mix_json(found.actual),
         "moves": len(found.wishes),
-        "exposure": made.exposure_of(found).raw,
+        "blocked": sorted({str(wish.blocked) for wish in found.wishes if wish.blocked is not None}),
+        "exposure": seen.status.exposure.raw,
+        "savings": seen.savings.raw,
+        **outlook(view, found),
     }
 
 
-def _as_table(part: Plan, picture: Picture, made: Planned, shown: Sequence[Assessment]) -> Group:
+def _as_table(part: Plan, picture: Picture, answered: Sequence[dict[str, Any]]) -> Group:
     parts: list[Any] = []
     if picture.paused is not None:
         parts.append(Text("Paused: nothing of this is done until `spotweave resume`.", style="yellow"))
-    if shown:
-        parts.append(_workloads_table(made, shown))
+    if answered:
+        parts += [workloads_table(answered), ""]
     parts += [
         Text(f"Note that {each.of} is out ({', '.join(sorted(each.zones)) or 'everywhere'})") for each in part.outages
     ]
@@ -238,18 +272,23 @@ def _actions_table(part: Plan) -> Table:
     return table
 
 
-def _workloads_table(made: Planned, shown: Sequence[Assessment]) -> Table:
+def workloads_table(answered: Sequence[dict[str, Any]]) -> Table:
+    """Each workload now, and what it would be."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("WORKLOAD", "NOW", "WANTED", "MOVES", "HEADROOM", "SURVIVES A POOL"):
-        table.add_column(column, overflow="fold")
-    for each in shown:
-        seen = made.exposure_of(each)
-        table.add_row(
-            str(each.group.workload.key),
-            str(each.actual),
-            str(each.wanted),
-            str(len(each.wishes)),
-            str(seen.headroom),
-            "yes" if seen.pool.replicas <= seen.headroom else "no",
-        )
+    table.add_column("WORKLOAD", overflow="fold")
+    table.add_column("")
+    for title in ("MIX\nspot+od", "HEADROOM", "POOL LOSS", "SAVES"):
+        table.add_column(title, justify="right")
+    table.add_column("MOVES", justify="right")
+    for each in answered:
+        after, savings = each["exposureAfter"], each["savingsAfter"]
+        name = f"{each['namespace']}/{each['name']}"
+        table.add_row(name, "now", *_cells(each["actual"], each["exposure"], each["savings"]), "")
+        table.add_row("", "then", *_cells(each["wanted"], after, savings), str(each["moves"]))
     return table
+
+
+def _cells(mix: dict[str, int], seen: dict[str, Any] | None, saved: dict[str, Any] | None) -> tuple[str, ...]:
+    share = None if saved is None else saved["share"]
+    told = ("?", "?") if seen is None else (str(seen["headroom"]), "survived" if seen["survives"]["pool"] else "not")
+    return (f"{mix['spot']}+{mix['onDemand']}", *told, "?" if share is None else f"{share:.0%}")

@@ -16,8 +16,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from cli import __version__
-from cli.configuration import load_configuration, read_text
+from cli import __version__, prices
+from cli.configuration import load_configuration
 from cli.memory import spare_caches
 from cli.threads import end_with_any_thread
 from dashboard.app import create_app as create_dashboard
@@ -35,11 +35,10 @@ from kube.lease import Leader
 from kube.notes import Notes
 from kube.resources import Resource
 from kube.store import Store
-from placement.configuration import Configuration, ConfigurationError
+from placement.configuration import Configuration
 from placement.pause import standing
 from placement.plan.actions import Plan
-from placement.policy import parse_share
-from placement.savings import Prices, parse_prices
+from placement.savings import Prices
 from rebalancer.app import create_app, serving
 from rebalancer.board import Board
 from rebalancer.executor import Done, Executor
@@ -83,39 +82,15 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dashboard-token-file", type=Path, metavar="F", help="asks for the bearer token that this file holds"
     )
-    parser.add_argument(
-        "--price-table", type=Path, metavar="F", help="prices of nodes, for savings (CSV, as OpenCost takes it)"
-    )
-    parser.add_argument(
-        "--spot-price-ratio",
-        type=_ratio,
-        metavar="R",
-        help="what spot costs here as a share of on-demand, where nothing says it better (default: 0.35)",
-    )
+    prices.add_options(parser)
     parser.set_defaults(run=run)
-
-
-def _ratio(text: str) -> float:
-    try:
-        return float(parse_share(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected a share such as 0.31 or 31%, got {text!r}") from error
-
-
-def prices_for(args: argparse.Namespace) -> Prices:
-    if args.price_table is None:
-        return Prices(cluster_ratio=args.spot_price_ratio)
-    try:
-        return Prices(parse_prices(read_text(args.price_table)), args.spot_price_ratio)
-    except ValueError as error:
-        raise ConfigurationError([f"--price-table {args.price_table}: {error}"]) from error
 
 
 def run(args: argparse.Namespace) -> int:
     end_with_any_thread()
     faults = Faults.told_by(os.environ)
     client = connect(args.kubeconfig, user_agent=f"spotweave-rebalancer/{__version__}")
-    program = Program(client, load_configuration(args.config, client), faults, prices_for(args))
+    program = Program(client, load_configuration(args.config, client), faults, prices.prices_for(args))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
     with (
@@ -134,9 +109,7 @@ def guard_for(args: argparse.Namespace) -> Guard:
 class Program:
     """The rebalancer, put together."""
 
-    def __init__(
-        self, client: Client, configuration: Configuration, faults: Faults, prices: Prices = NO_PRICES
-    ) -> None:
+    def __init__(self, client: Client, configuration: Configuration, faults: Faults, known: Prices = NO_PRICES) -> None:
         self.name = f"{socket.gethostname()}_{secrets.token_hex(4)}"  # a restart of the container changes it
         states, self._wake = Store[ConfigMap](), threading.Event()
         self._outages = OutageMemory(states, self._wake.set)
@@ -162,7 +135,7 @@ class Program:
         around = Around(
             self._leader.is_leading, self._is_current, lambda: self._outages.current, lambda: self._pause.current
         )
-        self.viewer, self.history = Viewer(self._board, around, prices), History()
+        self.viewer, self.history = Viewer(self._board, around, known), History()
         watched = Watched(
             is_current=self._is_current,
             is_leading=self._leader.is_leading,
@@ -205,6 +178,8 @@ class Program:
 
     def _tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         self.metrics.tell(made, done, plan_seconds, pass_seconds)
-        self.history.note(self.viewer.take(made, time.time()), ((each.action, each.outcome) for each in done))
+        taken = self.viewer.take(made, time.time())
+        self.history.note(taken, ((each.action, each.outcome) for each in done))
         if self._leader.is_leading():
             self._teller.told(made, done)
+            self._teller.watch(taken.assessments, taken.ground.configuration, taken.at)

@@ -68,8 +68,13 @@ def show(args: argparse.Namespace, look: Callable[[], Finding]) -> int:
     if args.output in ("json", "yaml"):
         write(found.raw, args.output)
     else:
-        Console().print(found.shown())
+        _print(Console(), found.shown())
     return found.code
+
+
+def _print(console: Console, shown: RenderableType) -> None:
+    """A text is left as it is, however long its lines are: somebody may search it. Tables fit the terminal."""
+    console.print(shown, soft_wrap=isinstance(shown, Text))
 
 
 def write(raw: Any, output: str) -> None:
@@ -112,7 +117,8 @@ def _show_again(found: Finding, output: str, live: Live | None, console: Console
     elif output in ("json", "yaml"):
         print(as_text(found.raw, output, is_stream=True), flush=True)
     else:
-        console.print(found.shown(), "")
+        _print(console, found.shown())
+        console.print()
 
 
 def _complain(error: ApiError, live: Live | None) -> None:

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli import access, show
+from cli import access, prices, show
 from cli.configuration import configuration_for_reading
 from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
@@ -25,6 +25,7 @@ from placement.pause import Pause
 from placement.policy import Policy, percent
 from placement.report import advice_of, pods_json, workload_json
 from placement.rollout import rollout_need
+from placement.savings import Savings, savings_in
 from placement.slots import Mix
 from placement.status import PodStatus, WorkloadStatus, statuses
 
@@ -35,6 +36,7 @@ NOTHING_OPTED_IN = (
 ASSUMED = "* assumed from the rollout: no min-available, no PodDisruptionBudget"
 NOTHING_LEFT_OVER = "Nothing of Spotweave is left where it is not wanted."
 LEFT_OVER = "A pod keeps what it was given until it is created anew: kubectl rollout restart."
+NARROWEST = 16  # of columns whose texts may be long
 SHORT_KIND = {Kind.DEPLOYMENT: "deploy", Kind.STATEFUL_SET: "sts"}
 
 
@@ -45,6 +47,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", help="only this namespace")
     show.add_option(parser)
     show.add_watch(parser)
+    prices.add_options(parser)
     parser.add_argument("--pods", action="store_true", help="list every pod, where it is and why")
     parser.add_argument(
         "--left-over", action="store_true", help="list what pods still carry of ours where nobody is opted in any more"
@@ -70,9 +73,10 @@ def look(args: argparse.Namespace) -> show.Finding:
         return _left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)])
     found = statuses(snapshot, configuration)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
+    saved = savings_in(snapshot, configuration, shown, prices.prices_for(args))
     return show.Finding(
-        as_json(shown, now, paused, with_pods=args.pods),
-        lambda: as_table(shown, paused, with_pods=args.pods),
+        as_json(shown, now, paused, saved, with_pods=args.pods),
+        lambda: as_table(shown, paused, saved, with_pods=args.pods),
         0 if all(each.is_exact for each in shown) else 1,
     )
 
@@ -87,17 +91,35 @@ def _left_over(found: Sequence[LeftOver]) -> show.Finding:
 
 
 def as_json(
-    found: Sequence[WorkloadStatus], now: datetime, paused: Pause | None = None, *, with_pods: bool = False
+    found: Sequence[WorkloadStatus],
+    now: datetime,
+    paused: Pause | None = None,
+    saved: Savings | None = None,
+    *,
+    with_pods: bool = False,
 ) -> dict[str, Any]:
     workloads = [workload_json(each) | ({"pods": pods_json(each)} if with_pods else {}) for each in found]
     raw_pause = None if paused is None else paused.raw
-    return {"synced": True, "generatedAt": now.isoformat(), "paused": raw_pause, "workloads": workloads}
+    raw_savings = (saved or Savings()).raw
+    return {
+        "synced": True,
+        "generatedAt": now.isoformat(),
+        "paused": raw_pause,
+        "savings": raw_savings,
+        "workloads": workloads,
+    }
 
 
 # --- for people ------------------------------------------------------------------------------------------------------
 
 
-def as_table(found: Sequence[WorkloadStatus], paused: Pause | None = None, *, with_pods: bool = False) -> Group:
+def as_table(
+    found: Sequence[WorkloadStatus],
+    paused: Pause | None = None,
+    saved: Savings | None = None,
+    *,
+    with_pods: bool = False,
+) -> Group:
     on_top = [Text(told(paused), style="bold yellow")] if paused is not None else []
     if not found:
         return Group(*on_top, Text(NOTHING_OPTED_IN))
@@ -112,6 +134,8 @@ def as_table(found: Sequence[WorkloadStatus], paused: Pause | None = None, *, wi
         table.add_row(*_row(each))
     remarks = [line for each in found for line in _remarks(each)]
     notes = [Text(ASSUMED, style="dim")] if any(each.exposure.is_assumed for each in found) else []
+    if saved is not None:
+        notes.append(Text(saved.explain(), style="dim"))
     return Group(*on_top, table, *remarks, *notes, *(_pod_table(each) for each in found if with_pods))
 
 
@@ -136,19 +160,19 @@ def _row(status: WorkloadStatus) -> tuple[Text, ...]:
         _mix(status.wanted),
         Text(f"{status.actual.spot}+{status.actual.on_demand}", style="green" if status.is_exact else "bold red"),
         _mix(status.pending),
-        _headroom(status.exposure),
+        headroom(status.exposure),
     )
 
 
-def _headroom(exposure: Exposure) -> Text:
+def headroom(exposure: Exposure) -> Text:
     """`2  pool`: two more than must serve, and it survives the loss of any node and pool, but not of a zone or spot."""
-    survived = _survived(exposure)
-    style = "" if survived not in ("none", "node") else "dim" if exposure.is_assumed else "bold red"
-    headroom = f"{exposure.headroom}{'*' if exposure.is_assumed else ''}"
-    return Text(f"{headroom:<3} {survived}", style=style)
+    largest = survived(exposure)
+    style = "" if largest not in ("none", "node") else "dim" if exposure.is_assumed else "bold red"
+    count = f"{exposure.headroom}{'*' if exposure.is_assumed else ''}"
+    return Text(f"{count:<3} {largest}", style=style)
 
 
-def _survived(exposure: Exposure) -> str:
+def survived(exposure: Exposure) -> str:
     """The largest loss that it survives, and all smaller ones with it."""
     if not exposure.survives(Domain.NODE):
         return "none"
@@ -193,9 +217,11 @@ def _pod_table(status: WorkloadStatus) -> Table:
     if need != Mix():
         title += f"; a rollout needs room for {need} more"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
-    for column in ("POD", "SLOT", "NODE", "CLASS"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("WHY")
+    table.add_column("POD", overflow="fold", min_width=NARROWEST)  # folded where it must be, and never cut
+    table.add_column("SLOT", no_wrap=True)
+    table.add_column("NODE", overflow="fold", min_width=NARROWEST)
+    table.add_column("CLASS", min_width=len(Class.ON_DEMAND))
+    table.add_column("WHY", overflow="fold", min_width=NARROWEST)
     for each in status.pods:
         table.add_row(*_pod_row(each, f" ({status.policy.explain()})"))
     return table

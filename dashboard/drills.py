@@ -95,9 +95,6 @@ def what_if(view: View, key: tuple[str, str, str], ratio: str, now: float) -> Ra
         raise Unclear("; ".join(map(str, wrong)))
     seen = found(view, key)
     then = assess(_changed(view, seen, written), view.taken.ground, now)
-    placed, unplaced = _placed(view, then)
-    after = None if placed is None else exposure((view.places[node] for _, node in placed), then.group.availability)
-    costs = None if placed is None else charged(placed, then.group.workload.replicas, view.rates)
     blocked = sorted({str(wish.blocked) for wish in then.wishes if wish.blocked is not None})
     return {
         "namespace": key[0],
@@ -110,8 +107,18 @@ def what_if(view: View, key: tuple[str, str, str], ratio: str, now: float) -> Ra
         "moves": len(then.wishes),
         "blocked": blocked,
         "exposure": seen.status.exposure.raw,
-        "exposureAfter": None if after is None else after.raw,
         "savings": seen.savings.raw,
+        **outlook(view, then),
+    }
+
+
+def outlook(view: View, then: Assessment) -> Raw:
+    """What would follow once all moves are done; `spotweave plan --set` tells it, too. None: too much to work out."""
+    placed, unplaced = _placed(view, then)
+    after = None if placed is None else exposure((view.places[node] for _, node in placed), then.group.availability)
+    costs = None if placed is None else charged(placed, then.group.workload.replicas, view.rates)
+    return {
+        "exposureAfter": None if after is None else after.raw,
         "savingsAfter": None if costs is None else costs.raw,
         "unplaced": unplaced,
     }

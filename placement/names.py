@@ -118,6 +118,13 @@ EVENT_REBALANCER = PREFIX + "rebalancer"
 EVENT_MOVE_ACTION = "Move"
 EVENT_MOVED = "Moved"
 EVENT_BLOCKED = "MoveBlocked"
+# The same, of what befell them: pods run on the other class than theirs, and no more; replicas went with their nodes;
+# the loss of a pool would leave fewer than a declared min-available, and no more.
+EVENT_FALLBACK = "Fallback"
+EVENT_FALLBACK_OVER = "FallbackOver"
+EVENT_LOST = "ReplicasLost"
+EVENT_EXPOSED = "PoolLossNotSurvived"
+EVENT_SAFE = "PoolLossSurvived"
 # Reasons of others' Events, read by the rebalancer. The cloud's controller says on a Node that its machine is gone;
 SIGN_NODE_DELETED = "DeletingNode"
 # Cluster Autoscaler and Karpenter say on a pod that room for it is coming.

@@ -1,15 +1,26 @@
-"""What a workload's owner is told in Events: what was done to its pods, and what stands in the way of more."""
+"""What a workload's owner is told in Events: what was done to its pods, what stands in the way of more, what was lost.
+
+Texts name no pods, so that many of them make one Event with a count. What may be over in a moment is told when it has
+stood for a while: of five nodes that go one after the other the owner reads once, "lost 6 replicas with 5 nodes".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from placement import names
-from placement.model import Workload
+from placement.configuration import Configuration
+from placement.exposure import Domain, exposure, places
+from placement.model import Class, Workload
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped
+from placement.plan.assess import Assessment
 from rebalancer.executor import Done
+
+LOSS_SECONDS = 2.0  # no more nodes went with the others for so long: what was lost is told
+EXPOSED_SECONDS = 60.0  # a rollout or a move may leave fewer for a moment
 
 # What passes by itself is no news.
 _PASSING = frozenset(
@@ -42,12 +53,59 @@ class Tell(Protocol):
     def __call__(self, workload: Workload, reason: str, text: str, *, is_warning: bool = ...) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a workload stands, as far as its owner is told."""
+
+    fallback: Class | None = None  # that pods run on which belong on the other one
+    lost: frozenset[tuple[str, str]] = frozenset()  # UIDs of pods, and the nodes that they went with
+    exposed: str = ""  # how it would not survive the loss of a pool, where somebody declared how many must serve
+
+
+def standing_of(found: Assessment, configuration: Configuration) -> Standing:
+    soft = (member for member in found.members if names.SOFT in member.pod.annotations and member.site is not None)
+    strayed = {
+        member.of for member in soft if member.of is not None and member.pod.labels.get(names.CLASS) != member.of
+    }
+    lost = frozenset((pod.uid, pod.node) for pod in found.lost)
+    return Standing(min(strayed, default=None), lost, _exposed(found, configuration))
+
+
+def _exposed(found: Assessment, configuration: Configuration) -> str:
+    if found.group.availability.is_assumed:
+        return ""
+    serving = [member.site.node for member in found.members if member.serves and member.site is not None]
+    where = places({node.name: node for node in serving}, configuration)
+    seen = exposure((where[node.name] for node in serving), found.group.availability)
+    return seen.explain(Domain.POOL) if seen.pool.replicas and not seen.survives(Domain.POOL) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What a workload's owner was told, and what is yet to be told and since when."""
+
+    found: Assessment
+    standing: Standing
+    fallback: Class | None = None  # told
+    losing: frozenset[tuple[str, str]] = frozenset()  # since there were none
+    losing_since: float = 0.0  # when the last of them was seen
+    lost: int = 0  # of these: told
+    exposed: str = ""  # told
+    exposed_since: float = 0.0  # since when it stands as it does
+
+    @property
+    def is_waiting(self) -> bool:
+        """Time alone may change what is told."""
+        return len(self.losing) != self.lost or self.exposed != self.standing.exposed
+
+
 class Teller:
-    """Tells each action, and each standing blocker when it first stands."""
+    """Tells each action, and each standing blocker when it first stands; and what befalls a workload, once."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._standing: frozenset[tuple[str, str]] = frozenset()
+        self._memory: dict[str, _Memory] = {}  # by the workload's UID
 
     def told(self, made: Plan, done: Sequence[Done]) -> None:
         for each in done:
@@ -58,6 +116,64 @@ class Teller:
             if key not in self._standing:
                 self._tell(skipped.workload, names.EVENT_BLOCKED, f"Not moved ({skipped.why}): {skipped.blocked}")
         self._standing = frozenset(standing)
+
+    def watch(self, found: Mapping[str, Assessment], configuration: Configuration, now: float) -> None:
+        """Fallback and its end, replicas that went with nodes, and pools that must not go. Looks only at changes."""
+        for uid in [uid for uid in self._memory if uid not in found]:
+            del self._memory[uid]
+        for uid, each in found.items():
+            before = self._memory.get(uid)
+            if before is None or before.found is not each or before.is_waiting:
+                standing = standing_of(each, configuration)
+                known = before or _Memory(each, standing, exposed_since=now)
+                self._memory[uid] = self._watched(each.group.workload, known, each, standing, now)
+
+    def _watched(
+        self, workload: Workload, before: _Memory, found: Assessment, standing: Standing, now: float
+    ) -> _Memory:
+        changed = standing.exposed != before.standing.exposed
+        after = replace(before, found=found, standing=standing, exposed_since=now if changed else before.exposed_since)
+        after = self._fallen_back(workload, after)
+        after = self._lost(workload, after, now)
+        return self._endangered(workload, after, now)
+
+    def _fallen_back(self, workload: Workload, memory: _Memory) -> _Memory:
+        where = memory.standing.fallback
+        if where and not memory.fallback:
+            text = f"Pods that belong on {where.other} run on {where} until there is room"
+            self._tell(workload, names.EVENT_FALLBACK, text)
+        if memory.fallback and not where:
+            self._tell(workload, names.EVENT_FALLBACK_OVER, "All pods are back where they belong", is_warning=False)
+        return replace(memory, fallback=where)
+
+    def _lost(self, workload: Workload, memory: _Memory, now: float) -> _Memory:
+        losing = memory.losing | memory.standing.lost
+        since = now if losing != memory.losing else memory.losing_since
+        is_over = not memory.standing.lost
+        told = memory.lost
+        if len(losing) > told and (is_over or now - since >= LOSS_SECONDS):
+            nodes = len({node for _, node in losing})
+            self._tell(
+                workload, names.EVENT_LOST, f"Lost {_count(len(losing), 'replica')} with {_count(nodes, 'node')}"
+            )
+            told = len(losing)
+        return replace(
+            memory, losing=frozenset() if is_over else losing, losing_since=since, lost=0 if is_over else told
+        )
+
+    def _endangered(self, workload: Workload, memory: _Memory, now: float) -> _Memory:
+        exposed = memory.standing.exposed
+        if exposed == memory.exposed or now - memory.exposed_since < EXPOSED_SECONDS:
+            return memory
+        if exposed:
+            self._tell(workload, names.EVENT_EXPOSED, f"Would not survive the loss of a spot pool: {exposed}")
+        else:
+            self._tell(workload, names.EVENT_SAFE, "Would survive the loss of any spot pool again", is_warning=False)
+        return replace(memory, exposed=exposed)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def sentence(action: Action) -> str:

@@ -118,6 +118,11 @@ def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
                 "fallsBelow": True,
             }
         ],
+        "room": {
+            "spot": {"pods": 3, "fits": False, "leftOut": "shop/web-1-2"},  # nodes of no size have no room
+            "onDemand": {"pods": 0, "fits": True, "leftOut": None},
+            "allOnDemand": {"pods": 3, "fits": False, "leftOut": "shop/web-1-2"},
+        },
     }
 
 
@@ -132,6 +137,14 @@ def test_a_pool_that_does_not_exist_is_told_with_those_that_do() -> None:
 
 @pytest.mark.parametrize("text", ["node=spot-a", "pool=a/m", "zone=b", "spot"])
 def test_the_dashboard_tells_the_same(text: str) -> None:
-    """And more: whether the rest fits on what remains, and how old all of it is."""
+    """Also whether the rest fits on what remains; and besides, how old all of it is."""
     told = shown().get(f"drill?{text if '=' in text else f'{text}=1'}")
     assert told == {**told, **found(SHOP, Configuration(), target(text)).raw}
+
+
+def test_whether_the_rest_fits_is_told_to_people() -> None:
+    """Four pods of one core each: the other spot node has two cores left, on-demand has three."""
+    text = printed(found(SHOP, Configuration(), target("node=spot-a")).shown(), 80)
+    assert "Spot that is left has room for the 4 pods of spot: no, not for shop/web-" in text
+    assert "Without spot, on-demand that is left has room for the 4 pods: no, not for" in text
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80

@@ -106,6 +106,23 @@ def test_resuming_what_is_not_paused_is_fine(operator: Operator, capsys: pytest.
     assert capsys.readouterr().out == "Nothing was paused.\n"
 
 
+def test_scripts_are_told_what_was_done(operator: Operator, capsys: pytest.CaptureFixture[str]) -> None:
+    """The pause that stands now; whether one stood; what is noted as out."""
+
+    def told_json(*arguments: str, answers: list[Answer | bytes]) -> Any:
+        assert operator.run(*arguments, "-o", "json", answers=answers) == 0
+        return json.loads(capsys.readouterr().out)
+
+    paused = told_json("pause", "--for", "1h", "--reason", "why", answers=[ABSENT, b"{}"])["paused"]
+    assert (paused["until"] - paused["since"], paused["reason"]) == (3600, "why")
+    stood = told_json("resume", answers=[state(**{KEY: ENDLESS}), b"{}"])
+    assert stood == {"paused": None, "resumed": True}
+    assert told_json("resume", answers=[ABSENT]) == {"paused": None, "resumed": False}
+    noted = told_json("outage", "set", "--zone", "a", "--for", "1h", answers=[ABSENT, b"{}"])
+    assert [(each["class"], each["zones"]) for each in noted["outages"]] == [("spot", ["a"])]
+    assert told_json("outage", "clear", answers=[ABSENT, b"{}"])["outages"] == []
+
+
 LISTED: dict[str, tuple[Answer | bytes, dict[str, Any] | None, list[str]]] = {
     "nothing": (ABSENT, None, []),
     "a pause": (

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from io import StringIO
+from urllib.parse import quote
 
-import pytest
 from rich.console import Console
 
 from cli import outage, plan
 from placement.model import Class, Kind, Pod, Workload
 from placement.outage import Outage, Outages, Shape
 from placement.plan.actions import Action, How, Plan, Why
+from tests.cli.printed import printed
+from tests.dashboard.boards import SHOP, shown
+from tests.placement.plans import NOW
 
 FOREVER = 4e9
 
@@ -30,11 +33,37 @@ def test_the_actions_fit_eighty_columns_however_long_names_are() -> None:
         assert word in lines[1]
 
 
-def test_outages_fit_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outages_fit_eighty_columns() -> None:
     """With zones and shape."""
-    monkeypatch.setenv("COLUMNS", "80")
     zones = frozenset({"eu-central-1a", "eu-central-1b", "eu-central-1c"})
-    outage._print(Outages(3, (Outage(Class.SPOT, FOREVER, zones, Shape(4000, 8192), by="rebalancer"),)))
-    text = capsys.readouterr().out
+    known = Outages(3, (Outage(Class.SPOT, FOREVER, zones, Shape(4000, 8192), by="rebalancer"),))
+    text = printed(outage.as_table(known), 80)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert zones <= set(text.replace(",", " ").split())
+
+
+def test_another_ratio_is_answered_as_the_dashboard_answers_it() -> None:
+    """Mix, moves, exposure and savings, now and then."""
+    picture = plan.with_settings(plan.Picture(SHOP, now=NOW), "shop/web", ["spot-ratio=30%"])
+    made = plan.planned(picture)
+    (web,) = [each for each in made.board.assessments.values() if each.group.workload.name == "web"]
+    (told,) = plan.workloads_json(plan.view_of(made, picture), [web])
+    answer = shown().get(f"drill?workload=shop/Deployment/web&ratio={quote('30%')}")
+    assert told == {key: answer[key] for key in told}
+    assert set(told) >= {"exposureAfter", "savings", "savingsAfter", "unplaced"}
+    text = printed(plan.workloads_table([told]), 80)
+    assert [line.split() for line in text.splitlines()[2:]] == [
+        ["shop/web", "now", "6+4", "2", "not", "39%"],
+        ["then", "3+7", "2", "survived", "20%", "3"],
+    ]
+
+
+def test_a_question_about_long_names_fits_eighty_columns() -> None:
+    """They are folded."""
+    picture = plan.with_settings(plan.Picture(SHOP, now=NOW), "shop/web", ["spot-ratio=30%"])
+    made = plan.planned(picture)
+    told = plan.workloads_json(plan.view_of(made, picture), [*made.board.assessments.values()])
+    long = [{**each, "namespace": "a-namespace-with-a-long-name", "name": f"{each['name']}-" * 9} for each in told]
+    text = printed(plan.workloads_table(long), 80)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert text.count("then") == 2

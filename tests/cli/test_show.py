@@ -109,13 +109,23 @@ def test_a_failed_look_is_told_and_not_the_end(capsys: pytest.CaptureFixture[str
     assert "connection refused" in told.err
 
 
-@pytest.mark.parametrize("command", ["status", "plan"])
-def test_status_and_plan_can_be_watched(command: str) -> None:
+WATCHED_COMMANDS = (["status"], ["plan"], ["explain", "x"], ["drill", "spot"], ["outage", "list"])
+
+
+@pytest.mark.parametrize("command", WATCHED_COMMANDS, ids=" ".join)
+def test_what_looks_at_the_cluster_can_be_watched(command: list[str]) -> None:
     """Every five seconds, or as often as one likes."""
     read = parser().parse_args
-    assert read([command]).watch is None
-    assert read([command, "--watch"]).watch == show.EVERY_SECONDS
-    assert read([command, "-w", "2"]).watch == 2.0
+    assert read(command).watch is None
+    assert read([*command, "--watch"]).watch == show.EVERY_SECONDS
+    assert read([*command, "-w", "2"]).watch == 2.0
+
+
+def test_long_lines_of_a_text_are_left_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """So that one can search for what they say."""
+    line = "a pod " * 30
+    assert show.show(asked("text"), lambda: show.Finding({}, lambda: Text(line))) == 0
+    assert capsys.readouterr().out == f"{line}\n"
 
 
 @pytest.mark.parametrize("seconds", ["0", "0.1", "nan", "soon", "4000"])
@@ -127,11 +137,19 @@ def test_nobody_watches_without_a_pause(seconds: str, capsys: pytest.CaptureFixt
     assert "expected seconds from 0.5 to 3600" in capsys.readouterr().err
 
 
-COMMANDS = (["status"], ["plan"], ["explain", "x"], ["drill", "spot"], ["lint", "-f", "x"], ["outage", "list"])
+OUTAGES = (["outage", "set"], ["outage", "clear"])
+COMMANDS = (*WATCHED_COMMANDS, *OUTAGES, ["lint", "-f", "x"], ["pause"], ["resume"], ["cluster", "status"])
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, ["cluster", "status"]], ids=" ".join)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_that_tells_something_speaks_yaml(command: list[str]) -> None:
     """And JSON."""
     for output in ("json", "yaml"):
         assert parser().parse_args([*command, "-o", output]).output == output
+
+
+@pytest.mark.parametrize("command", ["status", "rebalancer", "webhook", "run --kubeconfig x"])
+def test_programs_log_what_they_do_unless_told_otherwise(command: str) -> None:
+    """The demo alone is quieter: its own default is not everybody's."""
+    assert parser().parse_args(command.split()).log_level == "info"
+    assert parser().parse_args(["demo"]).log_level == "error"

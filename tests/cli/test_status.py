@@ -15,8 +15,10 @@ from placement.exposure import Place, exposure
 from placement.leftover import left_over
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
 from placement.pause import Pause
+from placement.savings import Prices, savings_in
 from placement.status import WorkloadStatus, statuses
 from tests.cli.printed import printed
+from tests.dashboard.boards import SHOP, deployment, shown, snapshot
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 SOURCES = {"workload", "namespace", "configuration", "built-in"}
@@ -78,8 +80,8 @@ def test_a_pause_is_shown_on_top() -> None:
     pause = Pause(1750000000, None, "alice", "black friday")
     raw = {"since": 1750000000, "until": None, "by": "alice", "reason": "black friday"}
     assert as_json(found(), NOW, pause)["paused"] == raw
-    for shown in (found(), ()):
-        assert printed(as_table(shown, pause), 200).startswith("Paused since 2025-06-15 15:06:40Z")
+    for seen in (found(), ()):
+        assert printed(as_table(seen, pause), 200).startswith("Paused since 2025-06-15 15:06:40Z")
 
 
 def exposed(ready: list[Place], needed: int, source: Source = Source.DECLARED) -> tuple[str, str]:
@@ -160,6 +162,45 @@ def test_the_table_fits_eighty_columns_and_says_it_all() -> None:
         "a rollout needs room for 0 spot + 1 on-demand more",
     ):
         assert part in " ".join(text.split())
+
+
+def test_long_names_of_pods_and_nodes_cost_no_slot_and_no_reason() -> None:
+    """As clouds and people give them: they are folded, and whatever is beside them is printed."""
+    (web,) = found()
+    node = "ip-10-0-123-45.eu-central-1.compute.internal"
+    reason = "slot 7 is spot; preferred, not required: a pending ordinal would block all later ones (OrderedReady)"
+    pods = tuple(
+        replace(each, reason=reason, pod=replace(each.pod, name=f"checkout-service-7c5ddbdf54-x8k2{index}", node=node))
+        for index, each in enumerate(web.pods)
+    )
+    text = printed(as_table([replace(web, pods=pods)], with_pods=True), 80)
+    rows = text[text.index("POD") :].splitlines()
+    assert max(len(line.rstrip()) for line in rows) <= 80
+    assert "…" not in text
+    starts = [rows[0].index(title) for title in ("POD", "SLOT", "NODE", "CLASS", "WHY")]
+    columns = [
+        "".join(line[start:end].rstrip() if index < 3 else f"{line[start:end].rstrip()} " for line in rows[1:])
+        for index, (start, end) in enumerate(zip(starts, [*starts[1:], None], strict=True))
+    ]
+    assert columns[0] == "".join(each.pod.name for each in pods)
+    assert columns[1] == "01-"
+    assert columns[2] == node * 3
+    assert columns[3].split() == ["on-demand", "spot", "?", "(not", "ready)"]
+    assert columns[4].split() == reason.split() * 3
+
+
+def test_savings_are_told_with_their_source_as_the_dashboard_tells_them() -> None:
+    """Six of eleven pods on spot at 0.35; a released pod is charged, too."""
+    web, replica_set, pods = deployment("web", ("od-a", "spot-a", "spot-b"))
+    mark = {**pods[1].annotations, names.RELEASED: "2025-06-15T15:10:00Z/h"}
+    going = snapshot((web, replica_set, [pods[0], replace(pods[1], owner=None, annotations=mark), pods[2]]))
+    for seen in (SHOP, going):
+        shown_by = statuses(seen, Configuration())
+        saved = savings_in(seen, Configuration(), shown_by, Prices())
+        assert as_json(shown_by, NOW, None, saved)["savings"] == shown(seen).get("overview")["savings"]
+    saved = savings_in(SHOP, Configuration(), statuses(SHOP, Configuration()), Prices())
+    text = printed(as_table(statuses(SHOP, Configuration()), None, saved), 80)
+    assert text.splitlines()[-1] == ("Spot saves 35.5% of the price on on-demand (6 spot pods: 6 by default 0.35)")
 
 
 def test_an_empty_cluster_is_told_what_to_do() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cli import kubectl
 from localcluster import Choice, Way
 from placement import names
 from placement.status import WorkloadStatus
@@ -52,6 +53,49 @@ def test_a_lone_replica_on_the_wrong_class_is_moved_and_serves_all_the_while(sce
     scene.annotate("lone", spot_ratio=None, min_on_demand=None)
     scene.settles("lone")
     assert scene.watcher.worst("lone") == 1
+
+
+def described(scene: Scene, name: str) -> str:
+    """What `kubectl describe` prints of a Deployment, in lines without alignment."""
+    world = scene.world
+    text = kubectl.call("describe", "deployment", name, "-n", world.namespace, kubeconfig=world.kubeconfig)
+    return "\n".join(" ".join(line.split()) for line in text.splitlines())
+
+
+def test_kubectl_describe_tells_the_owner_what_was_moved_and_what_was_not(scene: Scene) -> None:
+    """Four moves are one Event that counts; what may only be planned is a warning."""
+    scene.serves("web", 10)
+    scene.serves("still", 10, {names.REBALANCE: "plan-only"})
+    for name in ("web", "still"):
+        scene.annotate(name, spot_ratio="30%")
+    scene.settles("web")
+    wait_for("the Event", lambda: "Not moved" in described(scene, "still"))
+    moved, blocked = described(scene, "web"), described(scene, "still")
+    (line,) = [line for line in moved.splitlines() if "Moving a pod" in line]
+    assert line.startswith("Normal Moved ")
+    assert line.endswith("Moving a pod to on-demand: its replacement comes first (wrong-class)")
+    (line,) = [line for line in blocked.splitlines() if "Not moved" in line]
+    assert line.startswith("Warning MoveBlocked ")
+    assert line.endswith("Not moved (wrong-class): rebalance is plan-only")
+    assert "Moving a pod" not in blocked
+
+
+def test_kubectl_describe_tells_the_owner_of_a_loss_the_fallback_and_its_end(scene: Scene) -> None:
+    """One Event for seven replicas, one for where they run meanwhile, and one when they are back."""
+    scene.serves("web", 10)
+    held = {pod["spec"]["nodeName"] for pod in scene.world.pods("web") if "spot" in pod["spec"]["nodeName"]}
+    scene.cluster.reclaim(Choice(all_spot=True))
+    try:
+        wait_for("the Event", lambda: "Fallback" in described(scene, "web"))
+        wait_for("the Event", lambda: "ReplicasLost" in described(scene, "web"))
+    finally:
+        scene.cluster.restore()
+    text = described(scene, "web")
+    assert f"Lost 7 replicas with {len(held)} nodes" in text
+    assert "Pods that belong on spot run on on-demand until there is room" in text
+    scene.settles("web")
+    wait_for("the Event", lambda: "Normal FallbackOver" in described(scene, "web"))
+    assert described(scene, "web").count("ReplicasLost") == 1
 
 
 POLICIES: dict[str, tuple[int, dict[str, str], dict[str, Any]]] = {

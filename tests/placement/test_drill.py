@@ -24,7 +24,8 @@ NODES = {
 
 def pods(owner: Owner, namespace: str, *nodes: str) -> Iterator[Pod]:
     for index, node in enumerate(nodes):
-        yield Pod(namespace, f"{owner.name}-{index}", owner=owner, node=node, phase="Running", ready=True)
+        name = f"{owner.name}-{index}"
+        yield Pod(namespace, name, name, owner=owner, node=node, phase="Running", ready=True)
 
 
 def cluster(leaving: str = "") -> Snapshot:

@@ -1,0 +1,66 @@
+"""The course of a disturbance: before, at worst, after, from the same data as status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cli.course import Look, courses, look_at, sentences, told
+from placement import names
+from placement.configuration import Configuration
+from placement.model import Snapshot
+from tests.cli.printed import printed
+from tests.placement.test_drill import cluster
+
+SPOT = ("a1", "a2", "b1")
+
+
+def without(*nodes: str) -> Snapshot:
+    """Nodes are gone, and their pods still named after them."""
+    whole = cluster()
+    return replace(whole, nodes={name: node for name, node in whole.nodes.items() if name not in nodes})
+
+
+def looks(*snapshots: Snapshot) -> list[Look]:
+    """Half a second apart."""
+    return [look_at(index / 2, snapshot, Configuration()) for index, snapshot in enumerate(snapshots)]
+
+
+def test_a_loss_is_told_with_the_worst_of_it() -> None:
+    """Seven of ten are on spot; for two looks, a second, three serve of the eight that must."""
+    seen = looks(cluster(), without(*SPOT), without(*SPOT), cluster())
+    web = next(each for each in courses(seen) if each.name == "shop/web")
+    assert web.served == (10, 3, 10)
+    assert [each.headroom for each in web.exposures] == [2, -5, 2]
+    assert web.short_seconds == 1.0
+    assert not web.is_spared
+    assert "shop/web served 3 of the 8 that must, for 1.0 s." in [*sentences(courses(seen), seen)]
+
+
+def test_a_released_pod_serves_until_it_goes() -> None:
+    """Its ReplicaSet has let go of it and its replacement is not there yet: nobody serves less."""
+    whole = cluster()
+    annotations = {names.RELEASED: "2026-11-16T00:00:00Z/5f7c", names.DECISION: "r/1"}
+    first, *others = whole.pods
+    released = replace(whole, pods=(replace(first, owner=None, annotations=annotations), *others))
+    seen = looks(whole, released, whole)
+    web = next(each for each in courses(seen) if each.name == "shop/web")
+    assert web.served == (10, 10, 10)
+    assert [each.headroom for each in web.exposures] == [2, 1, 2]
+    assert next(sentences(courses(seen), seen)) == "Nobody served one replica less."
+
+
+def test_what_a_loss_leaves_in_peace_is_told_too() -> None:
+    """One node: nine serve, and eight must. Of two workloads the store alone survives any pool."""
+    seen = looks(cluster(), without("a2"), cluster())
+    assert [*sentences(courses(seen), seen)] == [
+        "All served as many as must.",
+        "Workloads that would survive the loss of any pool, of 2: 1 before, 1 at worst, 1 now.",
+    ]
+
+
+def test_it_fits_eighty_columns() -> None:
+    """And names who must keep how many."""
+    text = printed(told(looks(cluster(), without(*SPOT), cluster())), 80)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    (web,) = [line.split() for line in text.splitlines() if line.startswith("shop/web ") and "served" not in line]
+    assert web == ["shop/web", "8", "10", "2", "none", "3", "-5", "none", "10", "2", "none"]

@@ -1,0 +1,82 @@
+"""`spotweave explain`: why something is where it is, for people and scripts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cli.explain import explained
+from cli.plan import Picture, with_settings
+from localcluster.errors import ClusterError
+from placement import names
+from tests.cli.printed import printed
+from tests.dashboard.boards import SHOP, WEB, deployment, shown, snapshot
+from tests.placement.plans import NOW
+
+PICTURE = Picture(SHOP, now=NOW)
+AT_THIRTY = with_settings(PICTURE, "shop/web", ["spot-ratio=30%"])
+
+
+def test_a_workload_is_told_as_the_dashboard_tells_it() -> None:
+    """Pods, what comes next and what blocks; but for Events, which only the rebalancer has seen."""
+    raw = explained(PICTURE, "shop/web").raw
+    answer = shown().get("workloads/shop/Deployment/web")
+    shared = set(answer) & set(raw)
+    assert shared >= {"workload", "needed", "policy", "perils", "released", "next", "blocked"}
+    assert {key: raw[key] for key in shared} == {key: answer[key] for key in shared}
+    first = raw["workload"]["pods"][0]
+    assert (first["slot"], first["node"], first["class"], first["zone"], first["serves"]) == (
+        0,
+        "od-a",
+        "on-demand",
+        "a",
+        True,
+    )
+
+
+def test_what_is_next_and_what_blocks_are_told_in_parts() -> None:
+    """At 30 % three of six leave spot; slots are handed out anew first."""
+    finding = explained(AT_THIRTY, "shop/web")
+    assert (finding.code, finding.raw["fine"], finding.raw["name"]) == (1, False, "shop/web")
+    assert {(each["how"], each["reason"]) for each in finding.raw["next"]} == {("annotate", "slot")}
+    assert [(each["pod"], each["to"], each["reason"]) for each in finding.raw["blockers"]] == [
+        ("web-4", "on-demand", "wrong-class"),
+        ("web-7", "on-demand", "wrong-class"),
+        ("web-8", "on-demand", "wrong-class"),
+    ]
+    assert {each["blocked"] for each in finding.raw["blockers"]} == {"its controller is not done yet"}
+
+
+def test_of_a_pod_only_what_concerns_it_is_told() -> None:
+    """It is fine, whatever others are."""
+    going, staying = explained(AT_THIRTY, "shop/web-4"), explained(AT_THIRTY, "shop/web-0")
+    assert [each["pod"] for each in going.raw["next"]] == ["shop/web-4"]
+    assert [each["name"] for each in going.raw["workload"]["pods"]] == ["web-4"]
+    assert [each["pod"] for each in going.raw["blockers"]] == ["web-4"]
+    assert (going.code, staying.code) == (1, 0)
+    assert staying.raw["next"] == staying.raw["blockers"] == []
+
+
+def test_a_pod_that_asks_to_be_kept_is_a_blocker_by_name() -> None:
+    """And by what it asks."""
+    workload, replica_set, pods = deployment("web", WEB, spot_ratio="0")
+    kept = [replace(each, annotations={**each.annotations, names.SAFE_TO_EVICT: "false"}) for each in pods]
+    picture = Picture(snapshot((workload, replica_set, kept)), now=NOW)
+    (blocker,) = explained(picture, "shop/web-1").raw["blockers"]
+    assert (blocker["pod"], blocker["to"]) == ("web-1", "on-demand")
+    assert blocker["blocked"] == "the pod asks not to be disrupted"
+
+
+def test_people_read_lines() -> None:
+    """Where each pod is."""
+    text = printed(explained(PICTURE, "shop/web").shown(), 200)
+    assert text.startswith("Deployment shop/web: 6 spot + 4 on-demand")
+    assert "  slot 0: web-0 on od-a (on-demand, a/m)" in text
+
+
+def test_what_is_not_there_is_bad_input() -> None:
+    """Exit code 2."""
+    with pytest.raises(ClusterError) as raised:
+        explained(PICTURE, "shop/nobody")
+    assert raised.value.exit_code == 2
