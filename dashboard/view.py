@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Protocol
 
 from placement.exposure import Domain, Place, places
-from placement.model import Namespace, Pod
+from placement.model import NO_AMOUNTS, Namespace, Pod
 from placement.outage import Outage, Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
@@ -39,7 +39,7 @@ class Board(Protocol):
     def ground(self) -> Ground: ...
     @property
     def lost(self) -> Lost: ...
-    def used(self, node: str) -> Mapping[str, int]: ...
+    def amounts(self) -> Mapping[str, Mapping[str, int]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,7 @@ class Taken:
     namespaces: Mapping[str, Namespace]
     ground: Ground
     lost: Lost
+    used: Mapping[str, Mapping[str, int]]  # by node: what its pods ask for
     outages: tuple[Outage, ...]  # that stand
 
 
@@ -87,11 +88,13 @@ class View:
     """All that is shown, as of one moment."""
 
     taken: Taken
-    used: Callable[[str], Mapping[str, int]]
     seen: tuple[Seen, ...]  # in the order of namespace, kind and name
     places: Mapping[str, Place]
     rates: Mapping[str, Rate]
     paused: Pause | None
+
+    def used(self, node: str) -> Mapping[str, int]:
+        return self.taken.used.get(node, NO_AMOUNTS)
 
     @cached_property
     def by_key(self) -> Mapping[tuple[str, str, str], Seen]:
@@ -123,6 +126,7 @@ class Viewer:
             dict(board.namespaces),
             board.ground,
             dict(board.lost),
+            board.amounts(),
             self.around.outages().standing(now),
         )
         return self._taken
@@ -141,7 +145,6 @@ class Viewer:
         self._seen = {uid: self._look(uid, each, taken) for uid, each in taken.assessments.items()}
         return View(
             taken,
-            self._board.used,
             tuple(sorted(self._seen.values(), key=lambda each: each.key)),
             self._places,
             self._rates,
