@@ -16,6 +16,7 @@ const main = byId("main");
 let page = null;
 let asked = 0;
 let heard = null; // when an answer came, and what it was worth
+let door = null; // who waits for a token: one promise for all that were refused
 
 class Refused extends Error {}
 
@@ -28,21 +29,31 @@ async function get(path) {
     cache: "no-store",
     signal: AbortSignal.timeout(PATIENCE_MILLIS),
   });
-  if (answer.status === 401) return openDoor().then(() => get(path));
+  if (answer.status === 401) return (token === sessionStorage.getItem(TOKEN) ? openDoor(token !== null) : Promise.resolve()).then(() => get(path));
   const raw = await answer.json();
   if ("synced" in raw) heard = { at: Date.now(), ...raw };
   if (!answer.ok) throw new Refused(raw.error);
   return raw;
 }
 
-function openDoor() {
-  const door = byId("door");
-  if (!door.open) door.showModal();
-  return new Promise((done) => door.addEventListener("close", () => {
-    sessionStorage.setItem(TOKEN, byId("token").value);
-    byId("token").value = "";
-    done();
-  }, { once: true }));
+// A page asks several questions at once: whoever is refused waits for the same token. Without one the door stays open.
+function openDoor(wrong) {
+  const dialog = byId("door");
+  byId("door-wrong").hidden = !wrong;
+  door ??= new Promise((done) => {
+    const close = () => {
+      const token = byId("token").value.trim();
+      if (!token) return dialog.showModal();
+      dialog.removeEventListener("close", close);
+      sessionStorage.setItem(TOKEN, token);
+      byId("token").value = "";
+      door = null;
+      done();
+    };
+    dialog.addEventListener("close", close);
+    dialog.showModal();
+  });
+  return door;
 }
 
 async function poll(round) {
