@@ -9,8 +9,7 @@ from pathlib import Path
 import axe_core_python
 import pytest
 
-from dashboard.app import create_app
-from rebalancer.app import serving
+from dashboard.server import serving
 from tests.dashboard.boards import Shown, deployment, shown, snapshot, with_token
 from tests.dashboard.browser import PHONE, Tab, browsing
 
@@ -26,7 +25,7 @@ def tab() -> Iterator[Tab]:
 @contextmanager
 def opened(tab: Tab, page: Shown, path: str = "") -> Iterator[str]:
     """Where it is served."""
-    with serving(create_app(page.viewer, page.history, page.guard), "127.0.0.1:0") as port:
+    with serving(page.desk, page.guard, "127.0.0.1:0") as port:
         tab.complaints.clear()
         tab.looks()
         tab.open(f"http://127.0.0.1:{port}/{path}")
