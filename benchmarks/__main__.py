@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import bound, scale, silent, spread
+from benchmarks import bound, polling, scale, silent, spread
 from benchmarks.admission import compare as admission
 from benchmarks.creation import compare as creation
 
@@ -13,6 +13,7 @@ BENCHMARKS = {
     "silent": silent.main,
     "creation": creation.main,
     "bound": bound.main,
+    "polling": polling.main,
     "scale": scale.main,
     "spread": spread.main,
 }

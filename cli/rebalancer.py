@@ -20,9 +20,10 @@ from cli import __version__, prices
 from cli.configuration import load_configuration
 from cli.memory import spare_caches
 from cli.threads import end_with_any_thread
-from dashboard.app import create_app as create_dashboard
+from dashboard.desk import Desk
 from dashboard.guard import Guard, known_hosts
 from dashboard.history import History
+from dashboard.server import serving as serving_page
 from dashboard.view import NO_PRICES, Around, Viewer
 from kube import resources
 from kube.client import Client, connect
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     with (
         closing(client),
         serving(create_app(program.metrics, program.missing), args.metrics_listen),
-        serving(create_dashboard(program.viewer, program.history, guard_for(args)), args.dashboard_listen, "page"),
+        serving_page(Desk(program.viewer, program.history), guard_for(args), args.dashboard_listen),
     ):
         program.run()
     return 0

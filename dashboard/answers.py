@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Any
 
 from dashboard.history import History
 from dashboard.view import Seen, View
-from placement.exposure import UNLABELLED, Domain
+from placement.exposure import Domain
 from placement.model import Class, Pod
 from placement.plan.actions import Action
-from placement.plan.group import Site, released
-from placement.report import mix_json, pods_json, workload_json
-from placement.savings import Savings
+from placement.plan.group import released
+from placement.report import mix_json, pods_json
 from placement.slots import Mix
 
 MOST_LISTED = 50  # of each list in the overview; how many there are is told beside it
-MOST_MEMBERS = 60  # nodes of one pool that are told one by one
-RESOURCES = ("cpu", "memory", "pods")
 
 Raw = dict[str, Any]
 
@@ -35,26 +33,26 @@ class Unclear(Exception):
 # --- the overview ----------------------------------------------------------------------------------------------------
 
 
-def overview(view: View, history: History) -> Raw:
-    statuses = [each.status for each in view.seen]
-    actual = sum((each.actual for each in statuses), Mix())
+def overview(view: View, history: History, *, with_pools: bool = False) -> Raw:
+    totals = view.totals
+    actual = Mix(totals.spot, totals.on_demand)
     sites = view.taken.ground.sites.values()
     return {
         "spotShare": {
             **mix_json(actual),
-            "wanted": mix_json(sum((each.wanted for each in statuses), Mix())),
+            "wanted": mix_json(Mix(totals.wanted_spot, totals.wanted_on_demand)),
             "share": _share(actual),
             "history": history.points(),
         },
-        "savings": sum((each.savings for each in view.seen), Savings()).raw,
+        "savings": view.savings.raw,
         "workloads": {
-            "total": len(statuses),
-            "exact": sum(each.is_exact for each in statuses),
-            "soft": sum(each.soft for each in statuses),
-            "missed": sum(len(each.missed) for each in statuses),
-            "mistaken": sum(bool(each.mistakes) for each in statuses),
+            "total": len(view.seen),
+            "exact": totals.exact,
+            "soft": totals.soft,
+            "missed": totals.missed,
+            "mistaken": totals.mistaken,
         },
-        "exposed": _exposed(view.seen),
+        "exposed": _exposed(view),
         "nodes": {
             "total": len(sites),
             "spot": sum(site.of is Class.SPOT for site in sites),
@@ -67,6 +65,7 @@ def overview(view: View, history: History) -> Raw:
         "paused": None if view.paused is None else view.paused.raw,
         "gangs": [],  # their queue comes here
         "events": history.events(),
+        **({"pools": view.floor.encoded} if with_pools else {}),
     }
 
 
@@ -75,14 +74,12 @@ def _share(mix: Mix) -> float | None:
     return round(mix.spot / count, 4) if count else None
 
 
-def _exposed(seen: Sequence[Seen]) -> Raw:
+def _exposed(view: View) -> Raw:
     """How many workloads would not survive a loss, declared and assumed told apart; and which, the worst first."""
-    counts = {kind: Counter[Domain]() for kind in ("declared", "assumed")}
-    for each in seen:
-        counts["assumed" if each.status.exposure.is_assumed else "declared"].update(each.perils)
-    perilous = sorted((each for each in seen if each.perils), key=_peril)
+    perilous = [each for each in view.seen if each.perils]
     return {
-        **{kind: {str(domain): count[domain] for domain in Domain} for kind, count in counts.items()},
+        "declared": dict(zip(map(str, Domain), view.totals.declared, strict=True)),
+        "assumed": dict(zip(map(str, Domain), view.totals.assumed, strict=True)),
         "total": len(perilous),
         "workloads": [
             {
@@ -91,19 +88,14 @@ def _exposed(seen: Sequence[Seen]) -> Raw:
                 "losses": [str(domain) for domain in each.perils],
                 "text": each.status.exposure.explain(each.perils[0]),
             }
-            for each in perilous[:MOST_LISTED]
+            for each in nsmallest(MOST_LISTED, perilous, key=lambda each: each.peril)
         ],
     }
 
 
-def _peril(seen: Seen) -> tuple[object, ...]:
-    """Declared before assumed; the smaller the loss that is too much, the worse."""
-    exposed = seen.status.exposure
-    return (exposed.is_assumed, list(Domain).index(seen.perils[0]), exposed.headroom, seen.key)
-
-
 def _moves(view: View) -> Raw:
-    going = [(each, pod) for each in view.seen for cohort in each.assessment.group.cohorts for pod in cohort.released]
+    moving = [each for each in view.seen if each.assessment.under_way]
+    going = [(each, pod) for each in moving for cohort in each.assessment.group.cohorts for pod in cohort.released]
     plan = view.taken.plan
     blocked = Counter[str]()
     for skipped in plan.skipped:
@@ -203,7 +195,7 @@ def workloads(view: View, page: Page) -> Raw:
 
 def _workload(seen: Seen) -> Raw:
     return {
-        **workload_json(seen.status),
+        **seen.raw,
         "lastMove": seen.moved_at,
         "moves": seen.assessment.under_way,
         "savings": seen.savings.raw,
@@ -244,55 +236,3 @@ def _placed(view: View, raw_pod: Raw) -> Raw:
     if place is not None:
         where = {"zone": place.zone, "pool": place.pool or None, "leaving": place.is_leaving}
     return {**raw_pod, **where}
-
-
-# --- pools -----------------------------------------------------------------------------------------------------------
-
-
-def pools(view: View) -> Raw:
-    """Nodes by zone × instance type and class: how full, how old, who leaves."""
-    there: dict[tuple[str, str, str], list[Site]] = {}
-    for site in view.taken.ground.sites.values():
-        key = (site.pool.zone or UNLABELLED, site.pool.instance_type or UNLABELLED, str(site.of))
-        there.setdefault(key, []).append(site)
-    return {
-        "zones": sorted({zone for zone, *_ in there}),
-        "instanceTypes": sorted({instance_type for _, instance_type, _ in there}),
-        "pools": [_pool(view, key, there[key]) for key in sorted(there)],
-    }
-
-
-def _pool(view: View, key: tuple[str, str, str], sites: list[Site]) -> Raw:
-    zone, instance_type, of = key
-    told = sorted(sites, key=lambda site: (site.is_target, site.node.name))[:MOST_MEMBERS]
-    return {
-        "zone": zone,
-        "instanceType": instance_type,
-        "class": of,
-        "count": len(sites),
-        "leaving": sum(site.is_leaving for site in sites),
-        "notReady": sum(not site.node.ready for site in sites),
-        "fill": _fill(view, sites),
-        "nodes": sorted((_node(view, site) for site in told), key=lambda raw: str(raw["name"])),
-    }
-
-
-def _node(view: View, site: Site) -> Raw:
-    return {
-        "name": site.node.name,
-        "ready": site.node.ready,
-        "leaving": site.is_leaving,
-        "created": site.node.created or None,
-        "fill": _fill(view, [site]),
-    }
-
-
-def _fill(view: View, sites: Sequence[Site]) -> dict[str, float]:
-    """The share of each resource that pods ask for."""
-    fill = {}
-    for resource in RESOURCES:
-        total = sum(site.node.allocatable.get(resource, 0) for site in sites)
-        asked = sum(view.used(site.node.name).get(resource, 0) for site in sites)
-        if total:
-            fill[resource] = round(asked / total, 3)
-    return fill

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from flask import Flask, Response, request
 
 from dashboard import answers, drills
-from dashboard.answers import Page, Raw, Unclear, Unknown
+from dashboard.answers import Page, Raw, Unclear
+from dashboard.desk import JSON, Answer, Desk
 from dashboard.guard import HEADERS, Guard
-from dashboard.history import History
-from dashboard.view import View, Viewer
+from dashboard.view import View
 from placement.exposure import Domain
 
 STATIC = Path(__file__).parent / "static"
@@ -28,16 +24,11 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 API = "/api/v1/"
-MOST_KEPT = 16 * 1024**2  # bytes of answers of one view
-LARGEST_PLAIN = 1024  # bytes; longer answers are compressed for who takes that
 LONGEST_TEXT = 200
 
-Answer = Callable[[View], Raw]
 
-
-def create_app(viewer: Viewer, history: History, guard: Guard) -> Flask:
+def create_app(desk: Desk, guard: Guard) -> Flask:
     app = Flask("dashboard", static_folder=None)
-    desk = Desk(viewer)
 
     @app.before_request
     def refuse() -> Response | None:
@@ -60,7 +51,7 @@ def create_app(viewer: Viewer, history: History, guard: Guard) -> Flask:
         return _json(404, {"error": "there is no such page"})
 
     _add_pages(app)
-    _add_api(app, desk, history)
+    _add_api(app, desk)
     return app
 
 
@@ -76,26 +67,45 @@ def _add_pages(app: Flask) -> None:
         return files[name].answer() if name in files else _json(404, {"error": "there is no such file"})
 
 
-def _add_api(app: Flask, desk: Desk, history: History) -> None:
+def _add_api(app: Flask, desk: Desk) -> None:
+    history = desk.history
+
+    def answer(work_out: Answer) -> Response:
+        reply = desk.answer(
+            request.full_path.rstrip("?"),
+            work_out,
+            takes_gzip=bool(request.accept_encodings.quality("gzip")),
+            known=request.headers.get("If-None-Match", ""),
+        )
+        return Response(reply.body, reply.status, reply.headers)
+
     @app.get(API + "overview")
     def overview() -> Response:
-        return desk.answer(lambda view: answers.overview(view, history))
+        return answer(lambda view: answers.overview(view, history, with_pools=_has_pools()))
 
     @app.get(API + "workloads")
     def workloads() -> Response:
-        return desk.answer(lambda view: answers.workloads(view, _page()))
+        return answer(lambda view: answers.workloads(view, _page()))
 
     @app.get(API + "workloads/<namespace>/<kind>/<name>")
     def workload(namespace: str, kind: str, name: str) -> Response:
-        return desk.answer(lambda view: answers.workload(view, history, (namespace, kind, name)))
+        return answer(lambda view: answers.workload(view, history, (namespace, kind, name)))
 
     @app.get(API + "pools")
     def pools() -> Response:
-        return desk.answer(answers.pools)
+        return answer(lambda view: view.floor.raw)
 
     @app.get(API + "drill")
     def drill() -> Response:
-        return desk.answer(_drill)
+        return answer(_drill)
+
+
+def _has_pools() -> bool:
+    """`?with=pools`: the page wants both, and asks once."""
+    asked = request.args.get("with", "")
+    if asked not in ("", "pools"):
+        raise Unclear("with= takes pools")
+    return asked == "pools"
 
 
 def _page() -> Page:
@@ -136,54 +146,6 @@ def _drill(view: View) -> Raw:
     return drills.drill(view, chosen[0], "" if chosen[0] is Domain.SPOT else asked[chosen[0]])
 
 
-class Desk:
-    """Answers from the latest view. What was asked before is not worked out again until there is another view."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
-        self._lock = Lock()  # one at a time: answering must not take the processor from the loop
-        self._view: View | None = None
-        self._kept: dict[str, bytes] = {}
-        self._size = 0
-
-    def answer(self, work_out: Answer) -> Response:
-        view = self._viewer.view()
-        state = self._state(view)
-        if view is None:
-            return _json(503, {**state, "error": "not synced yet: nothing was read so far"})
-        try:
-            body = self._body(view, work_out)
-        except Unknown as error:
-            return _json(404, {**state, "error": str(error)})
-        except Unclear as error:
-            return _json(400, {**state, "error": str(error)})
-        return _bytes(200, json.dumps(state).encode()[:-1] + b", " + body[1:])
-
-    def _state(self, view: View | None) -> Raw:
-        """How much the rest is worth: how old it is, and whether this replica leads and hears from the API server."""
-        around = self._viewer.around
-        at = None if view is None else view.taken.at
-        return {
-            "generatedAt": None if at is None else datetime.fromtimestamp(at, UTC).isoformat(),
-            "ageSeconds": None if at is None else round(max(0.0, around.now() - at), 1),
-            "leading": around.is_leading(),
-            "synced": view is not None and around.is_synced(),
-        }
-
-    def _body(self, view: View, work_out: Answer) -> bytes:
-        with self._lock:
-            if view is not self._view or self._size > MOST_KEPT:
-                self._view, self._kept, self._size = view, {}, 0
-            asked = request.full_path
-            known = self._kept.get(asked)
-            if known is not None:
-                return known
-            body = json.dumps(work_out(view), separators=(",", ":")).encode()
-            self._kept[asked] = body
-            self._size += len(asked) + len(body)
-            return body
-
-
 class _File:
     """A file of the page, read once."""
 
@@ -200,13 +162,4 @@ class _File:
 
 
 def _json(status: int, raw: dict[str, Any]) -> Response:
-    return _bytes(status, json.dumps(raw).encode())
-
-
-def _bytes(status: int, body: bytes) -> Response:
-    response = Response(body, status, content_type="application/json")
-    if len(body) > LARGEST_PLAIN and request.accept_encodings.quality("gzip"):
-        response.set_data(gzip.compress(body, 1))
-        response.headers["Content-Encoding"] = "gzip"
-    response.headers["Vary"] = "Accept-Encoding"
-    return response
+    return Response(json.dumps(raw), status, content_type=JSON)

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
-
-from werkzeug.datastructures import Headers
 
 from placement import names
 
@@ -31,6 +30,12 @@ HEADERS: Mapping[str, str] = {
 }
 
 
+class Fields(Protocol):
+    """A request's headers."""
+
+    def get(self, name: str, default: str, /) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why somebody is not let in."""
@@ -46,19 +51,19 @@ class Guard:
     hosts: frozenset[str] = frozenset(LOOPBACK)
     token_file: Path | None = None
 
-    def refusal(self, method: str, headers: Headers, *, is_data: bool) -> Refusal | None:
-        """Pages hold nothing worth a token; data does."""
+    def refusal(self, method: str, headers: Fields, *, is_data: bool) -> Refusal | None:
+        """Pages hold nothing worth a token; data does. Headers are asked for in lower case."""
         if method not in ("GET", "HEAD"):
             return Refusal(405, "read-only: GET and HEAD alone")
-        host = headers.get("Host", "")
+        host = headers.get("host", "")
         if name_of(host) not in self.hosts:
             return Refusal(403, f"not known by the name {name_of(host)!r}: start with --dashboard-host")
-        origin = headers.get("Origin", "")
+        origin = headers.get("origin", "")
         if origin and urlsplit(origin).netloc != host:
             return Refusal(403, "not for pages of other origins")
-        if is_data and headers.get("Sec-Fetch-Site", "") in ("cross-site", "same-site"):
+        if is_data and headers.get("sec-fetch-site", "") in ("cross-site", "same-site"):
             return Refusal(403, "not for pages of other sites")
-        if is_data and self.token_file is not None and not self._is_token(headers.get("Authorization", "")):
+        if is_data and self.token_file is not None and not self._is_token(headers.get("authorization", "")):
             return Refusal(401, "a bearer token is asked for")
         return None
 

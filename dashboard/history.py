@@ -47,6 +47,7 @@ class History:
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=MOST_SAMPLES)
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self.version = 0  # goes up whenever there is more to tell
         self._lost: frozenset[str] = frozenset()
         self._ground: Ground | None = None
         self._leaving: frozenset[str] = frozenset()
@@ -54,11 +55,12 @@ class History:
 
     def note(self, taken: Taken, done: Iterable[tuple[Action, Outcome | None]]) -> None:
         """After a pass: what it saw, and what it did."""
-        self._sample(taken)
-        self._events.extend(self._departures(taken))
-        self._events.extend(self._losses(taken))
-        self._events.extend(self._outages(taken))
-        self._events.extend(_moves(taken.at, done))
+        is_more = self._sample(taken)
+        for found in (self._departures(taken), self._losses(taken), self._outages(taken), _moves(taken.at, done)):
+            for event in found:
+                self._events.append(event)
+                is_more = True
+        self.version += is_more
 
     def points(self) -> list[tuple[int, float]]:
         """When, and the share of serving pods that were on spot; at most so many, the latest among them."""
@@ -72,14 +74,17 @@ class History:
         found = (each for each in reversed(tuple(self._events)) if workload is None or each.workload == workload)
         return [each.raw for each, _ in zip(found, range(most), strict=False)]
 
-    def _sample(self, taken: Taken) -> None:
+    def _sample(self, taken: Taken) -> bool:
+        """Whether there is another one."""
         at, *before = self._samples[-1] if self._samples else (float("-inf"),)
-        if taken.at < at + CHANGE_SECONDS:
-            return
+        if abs(taken.at - at) < CHANGE_SECONDS:  # clocks may go back
+            return False
         mixes = [each.actual for each in taken.assessments.values()]
         now = [sum(mix.spot for mix in mixes), sum(mix.on_demand for mix in mixes)]
-        if now != before or taken.at >= at + SAMPLE_SECONDS:
-            self._samples.append((taken.at, now[0], now[1]))
+        if now == before and abs(taken.at - at) < SAMPLE_SECONDS:
+            return False
+        self._samples.append((taken.at, now[0], now[1]))
+        return True
 
     def _losses(self, taken: Taken) -> Iterator[Event]:
         new = frozenset(taken.lost) - self._lost

@@ -7,25 +7,28 @@ somebody asks, once for all who ask. A workload's status is worked out anew only
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from threading import Lock
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
+from dashboard.floor import Floor
 from placement.exposure import Domain, Place, places
-from placement.model import Namespace, Pod
+from placement.model import NO_AMOUNTS, Namespace, Pod, Workload
 from placement.outage import Outage, Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
 from placement.plan.group import Cohort, Ground, moved
 from placement.plan.lost import Lost
+from placement.policy import Mistake, Policy
+from placement.report import workload_json
 from placement.savings import Prices, Rate, Savings, savings
 from placement.status import WorkloadStatus, read_policy, status_of
 
 NO_PRICES = Prices()
-SHORTEST_SECONDS = 1.0  # a view lasts so long, however many passes there are
+LASTS_SECONDS = 1.0  # a view lasts so long, however many passes there are
 
 
 class Board(Protocol):
@@ -39,7 +42,7 @@ class Board(Protocol):
     def ground(self) -> Ground: ...
     @property
     def lost(self) -> Lost: ...
-    def used(self, node: str) -> Mapping[str, int]: ...
+    def amounts(self) -> Mapping[str, Mapping[str, int]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,11 @@ class Taken:
     namespaces: Mapping[str, Namespace]
     ground: Ground
     lost: Lost
+    used: Mapping[str, Mapping[str, int]]  # by node: what its pods ask for
     outages: tuple[Outage, ...]  # that stand
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Seen:
     """A workload: what it needs, how it stands, and which losses it would not survive."""
 
@@ -81,17 +85,78 @@ class Seen:
         workload = self.status.workload
         return (workload.namespace, str(workload.kind), workload.name)
 
+    @cached_property
+    def raw(self) -> dict[str, Any]:
+        """As `status -o json` tells it."""
+        return workload_json(self.status)
+
+    @cached_property
+    def tally(self) -> tuple[int, ...]:
+        """What the overview sums up, in the order of `Totals`."""
+        status, dreads = self.status, [domain in self.perils for domain in Domain]
+        none = [False] * len(dreads)
+        return (
+            status.actual.spot,
+            status.actual.on_demand,
+            status.wanted.spot,
+            status.wanted.on_demand,
+            int(status.is_exact),
+            status.soft,
+            len(status.missed),
+            int(bool(status.mistakes)),
+            *(none if status.exposure.is_assumed else dreads),
+            *(dreads if status.exposure.is_assumed else none),
+        )
+
+    @cached_property
+    def peril(self) -> tuple[object, ...]:
+        """Declared before assumed; the smaller the loss that is too much, the worse."""
+        exposed = self.status.exposure
+        return (exposed.is_assumed, list(Domain).index(self.perils[0]), exposed.headroom, self.key)
+
+
+class Totals(NamedTuple):
+    """Sums over all workloads."""
+
+    spot: int = 0
+    on_demand: int = 0
+    wanted_spot: int = 0
+    wanted_on_demand: int = 0
+    exact: int = 0
+    soft: int = 0
+    missed: int = 0
+    mistaken: int = 0
+    declared: tuple[int, ...] = (0,) * len(Domain)  # would not survive the loss of a domain
+    assumed: tuple[int, ...] = (0,) * len(Domain)
+
+    @classmethod
+    def of(cls, seen: Sequence[Seen]) -> Totals:
+        if not seen:
+            return cls()
+        sums = list(map(sum, zip(*(each.tally for each in seen), strict=True)))
+        plain, losses = sums[: -2 * len(Domain)], sums[-2 * len(Domain) :]
+        return cls._make((*plain, tuple(losses[: len(Domain)]), tuple(losses[len(Domain) :])))
+
 
 @dataclass(frozen=True)
 class View:
-    """All that is shown, as of one moment."""
+    """All that is shown, as of one moment. Views of the same number differ in nothing but that moment."""
 
+    number: int
     taken: Taken
-    used: Callable[[str], Mapping[str, int]]
     seen: tuple[Seen, ...]  # in the order of namespace, kind and name
     places: Mapping[str, Place]
     rates: Mapping[str, Rate]
+    savings: Savings
+    floor: Floor
     paused: Pause | None
+
+    def used(self, node: str) -> Mapping[str, int]:
+        return self.taken.used.get(node, NO_AMOUNTS)
+
+    @cached_property
+    def totals(self) -> Totals:
+        return Totals.of(self.seen)
 
     @cached_property
     def by_key(self) -> Mapping[tuple[str, str, str], Seen]:
@@ -108,7 +173,11 @@ class Viewer:
         self._taken: Taken | None = None
         self._view: View | None = None
         self._seen: dict[str, Seen] = {}
+        self._order: Sequence[str] = ()
+        self._policies: dict[str, tuple[Mapping[str, str], Namespace, tuple[Policy, tuple[Mistake, ...]]]] = {}
+        self._savings: tuple[Mapping[str, Savings], Savings] = ({}, Savings())
         self._ground: Ground | None = None
+        self._floor = Floor(Ground({}), {})
         self._places: Mapping[str, Place] = {}
         self._rates: Mapping[str, Rate] = {}
         self._lock = Lock()
@@ -123,30 +192,80 @@ class Viewer:
             dict(board.namespaces),
             board.ground,
             dict(board.lost),
+            board.amounts(),
             self.around.outages().standing(now),
         )
         return self._taken
 
-    def view(self) -> View | None:
+    def view(self, lasts_seconds: float = LASTS_SECONDS) -> View | None:
         """The latest; None before the first pass: what was not read is not empty."""
         with self._lock:
-            taken = self._taken
-            if taken is None or (self._view is not None and taken.at < self._view.taken.at + SHORTEST_SECONDS):
-                return self._view
-            self._view = self._made(taken)
+            if self._taken is not None and self.current(lasts_seconds) is None:
+                self._view = self._made(self._taken)
             return self._view
 
+    def current(self, lasts_seconds: float = LASTS_SECONDS) -> View | None:
+        """The same where nothing is to be made for it; None: another one is due. From any thread, and costs nothing."""
+        taken, view = self._taken, self._view
+        if view is None or taken is None:
+            return None
+        # Clocks are set, and may go back: what matters is that it is another moment.
+        return view if taken is view.taken or abs(taken.at - view.taken.at) < lasts_seconds else None
+
+    def renewed(self, lasts_seconds: float = LASTS_SECONDS) -> View | None:
+        """The latest, if that costs next to nothing: none is due, or all is as it was. None: ask for `view`."""
+        view = self.current(lasts_seconds)
+        if view is not None or not self._lock.acquire(blocking=False):
+            return view
+        try:
+            if self._view is not None and self._taken is not None and self._is_as_before(self._view, self._taken):
+                view = self._view = replace(self._view, taken=self._taken)
+            return view
+        finally:
+            self._lock.release()
+
+    def _is_as_before(self, before: View, taken: Taken) -> bool:
+        return before.paused == self._paused() and _is_same(before.taken, taken)
+
+    def _paused(self) -> Pause | None:
+        return standing(self.around.pause(), self.around.now())
+
     def _made(self, taken: Taken) -> View:
+        before = self._view
+        if before is not None and self._is_as_before(before, taken):
+            return replace(before, taken=taken)
         self._survey(taken.ground)
-        self._seen = {uid: self._look(uid, each, taken) for uid, each in taken.assessments.items()}
+        known = self._seen
+        seen = {
+            uid: old if (old := known.get(uid)) is not None and old.assessment is each else self._look(each, taken)
+            for uid, each in taken.assessments.items()
+        }
+        if seen.keys() != self._seen.keys() or not self._order:
+            self._order = sorted(seen, key=lambda uid: seen[uid].key)
+            self._policies = {uid: known for uid, known in self._policies.items() if uid in seen}
+        self._seen = seen
         return View(
+            0 if before is None else before.number + 1,
             taken,
-            self._board.used,
-            tuple(sorted(self._seen.values(), key=lambda each: each.key)),
+            tuple(seen[uid] for uid in self._order),
             self._places,
             self._rates,
-            standing(self.around.pause(), self.around.now()),
+            self._saved(),
+            self._floor_of(taken),
+            self._paused(),
         )
+
+    def _floor_of(self, taken: Taken) -> Floor:
+        if not self._floor.is_of(taken.ground, taken.used):
+            self._floor = Floor(taken.ground, taken.used)
+        return self._floor
+
+    def _saved(self) -> Savings:
+        """Of all workloads; most changes change nothing here."""
+        each_saves = {uid: each.savings for uid, each in self._seen.items()}
+        if each_saves != self._savings[0]:
+            self._savings = (each_saves, sum(each_saves.values(), Savings()))
+        return self._savings[1]
 
     def _survey(self, ground: Ground) -> None:
         """Places and rates of all nodes. Where a known node's rate is another one, everything is looked at anew."""
@@ -158,14 +277,21 @@ class Viewer:
         if any(name in self._rates and self._rates[name] != rate for name, rate in before.items()):
             self._seen = {}
 
-    def _look(self, uid: str, found: Assessment, taken: Taken) -> Seen:
-        before = self._seen.get(uid)
-        if before is not None and before.assessment is found:
-            return before
+    def _policy(self, workload: Workload, taken: Taken) -> tuple[Policy, tuple[Mistake, ...]]:
+        """Read once for as long as nobody writes anything else: that costs as much as all the rest."""
+        namespace = taken.namespaces[workload.namespace]
+        known = self._policies.get(workload.uid)
+        if known is not None and known[:2] == (workload.annotations, namespace):
+            return known[2]
+        read = read_policy(workload, namespace, taken.ground.configuration)
+        self._policies[workload.uid] = (workload.annotations, namespace, read)
+        return read
+
+    def _look(self, found: Assessment, taken: Taken) -> Seen:
         group = found.group
         status = status_of(
             group.workload,
-            read_policy(group.workload, taken.namespaces[group.workload.namespace], taken.ground.configuration),
+            self._policy(group.workload, taken),
             [cohort.replicas for cohort in group.cohorts if cohort.replicas],
             (pod for cohort in group.cohorts for pod in (*cohort.pods, *_let_go(cohort))),
             self._places,
@@ -174,6 +300,12 @@ class Viewer:
         moments = [mark.at for member in found.members if (mark := moved(member.pod)) is not None]
         perils = tuple(domain for domain in Domain if not status.exposure.survives(domain))
         return Seen(found, status, perils, max(moments, default=None), savings(group, self._rates))
+
+
+def _is_same(one: Taken, other: Taken) -> bool:
+    """But for the moment. Most of what they hold are the same objects, which costs nothing to see."""
+    compared = (each.name for each in fields(Taken) if each.name not in ("at", "ground"))
+    return one.ground is other.ground and all(getattr(one, name) == getattr(other, name) for name in compared)
 
 
 def _let_go(cohort: Cohort) -> Iterator[Pod]:

@@ -45,12 +45,12 @@ class _Handler(WSGIRequestHandler):
 
 
 @contextmanager
-def serving(app: Flask, address: str, name: str = "probes") -> Iterator[int]:
+def serving(app: Flask, address: str) -> Iterator[int]:
     """Serves it at HOST:PORT meanwhile; gives the port."""
     host, _, port = address.rpartition(":")
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for each probe says nothing
     server = make_server(host.strip("[]"), int(port), app, threaded=True, request_handler=_Handler)
-    thread = threading.Thread(target=server.serve_forever, name=name, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, name="probes", daemon=True)
     thread.start()
     try:
         yield server.server_port

@@ -1,12 +1,13 @@
 """The board: the cluster as the rebalancer knows it, kept up to date by differences, one workload at a time.
 
 Stores tell what has changed; the board takes note in `drain`, and works out anew (`refresh`) only what the changes
-touch. So the work for an event depends on the size of one workload, not on that of the cluster. One thread reads it.
+touch. So the work for an event depends on the size of one workload, not on that of the cluster. One thread reads it:
+the loop's. Who answers others (metrics, dashboard) keeps what that thread hands over after a pass.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -50,7 +51,7 @@ class Board:
         self._pods_of: dict[str, dict[str, Pod]] = {}  # by owner
         self._released_of: dict[str, dict[str, Pod]] = {}  # by former owner
         self._pods_on: dict[str, dict[str, Pod]] = {}  # by node
-        self._used: dict[str, Counter[str]] = {}
+        self._used: dict[str, dict[str, int]] = {}  # by node; replaced, never changed
         self._budgets: dict[str, dict[str, Budget]] = {}
         self._budget_indexes: dict[str, BudgetIndex] = {}  # made when it is asked for
         self._quotas: dict[str, dict[str, Quota]] = {}
@@ -180,12 +181,10 @@ class Board:
         """What a pod takes of its node, until it is finished."""
         if pod is None or not _counts(pod):
             return
-        used = self._used.setdefault(pod.node, Counter())
-        for key, amount in pod.needs.requests.items():
-            used[key] += sign * amount
-        used["pods"] += sign
-        if not used["pods"]:
-            del self._used[pod.node]
+        used = dict(self._used.get(pod.node, NO_AMOUNTS))
+        for key, amount in (*pod.needs.requests.items(), ("pods", 1)):
+            used[key] = used.get(key, 0) + sign * amount
+        _set(self._used, pod.node, used if used["pods"] else None)
 
     def _take_budget(self, old: Budget | None, new: Budget | None) -> None:
         known = new or old
@@ -268,6 +267,10 @@ class Board:
 
     def used(self, node: str) -> Mapping[str, int]:
         return self._used.get(node, NO_AMOUNTS)
+
+    def amounts(self) -> Mapping[str, Mapping[str, int]]:
+        """The same of all nodes, as of now; whoever has it may read it later, from any thread."""
+        return dict(self._used)
 
     def budgets_of(self, pod: Pod) -> tuple[Budget, ...]:
         return self._selecting(pod.namespace, pod.labels)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -12,10 +13,10 @@ from prometheus_client.registry import Collector
 from placement import names
 from placement.exposure import Domain, exposure, places
 from placement.metrics import METRICS
-from placement.model import Class
+from placement.model import NO_AMOUNTS, Class
 from placement.plan.actions import How, Plan
 from placement.plan.assess import Assessment
-from placement.plan.group import Site
+from placement.plan.group import Ground, Site
 from rebalancer.board import Board
 from rebalancer.executor import Done
 
@@ -27,11 +28,27 @@ STATES = ("serving", "pending", "soft", "fallback")
 _MOVES = (How.RELEASE, How.FINISH, How.UNDO, How.EVICT, How.REPLACE, How.BURY)
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a pass left, as of one moment. Scrapes come on threads of their own, and the board is the loop's alone:
+    in the middle of a pass its workloads may be on nodes that it does not know any more.
+    """
+
+    assessments: tuple[Assessment, ...]
+    ground: Ground
+    used: Mapping[str, Mapping[str, int]]  # by node
+
+
+NOTHING_LEFT = Left((), Ground({}), {})
+
+
 class Metrics:
     """The rebalancer's metrics, in a registry of their own."""
 
     def __init__(self, board: Board, is_leading: Callable[[], bool], most_workloads: int = MOST_WORKLOADS) -> None:
         self.registry = CollectorRegistry()
+        self._board = board
+        self._left = NOTHING_LEFT
         own = self.registry
         self._moves = Counter(*METRICS[names.METRIC_MOVES].declared, registry=own)
         self._actions = Counter(*METRICS[names.METRIC_ACTIONS].declared, registry=own)
@@ -42,9 +59,11 @@ class Metrics:
         self.cache_age = Gauge(*METRICS[names.METRIC_CACHE_AGE].declared, registry=own)
         self.outage_version = Gauge(*METRICS[names.METRIC_OUTAGE_VERSION].declared, registry=own)
         Gauge(*METRICS[names.METRIC_LEADING].declared, registry=own).set_function(is_leading)
-        self.registry.register(_Workloads(board, is_leading, most_workloads))
+        self.registry.register(_Workloads(lambda: self._left, is_leading, most_workloads))
 
     def tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
+        """On the loop's thread, after a pass."""
+        self._left = Left(tuple(self._board.assessments.values()), self._board.ground, self._board.amounts())
         self._plan_seconds.observe(plan_seconds)
         self._pass_seconds.observe(pass_seconds)
         blocked: Tally[str] = Tally()
@@ -66,8 +85,8 @@ class Metrics:
 class _Workloads(Collector):
     """Series that are worked out when somebody asks."""
 
-    def __init__(self, board: Board, is_leading: Callable[[], bool], most: int) -> None:
-        self._board = board
+    def __init__(self, left: Callable[[], Left], is_leading: Callable[[], bool], most: int) -> None:
+        self._left = left
         self._is_leading = is_leading
         self._most = most
 
@@ -77,47 +96,49 @@ class _Workloads(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         if not self._is_leading():
             return
-        found = sorted(self._board.assessments.values(), key=lambda each: each.group.workload.key)
+        left = self._left()
+        found = sorted(left.assessments, key=lambda each: each.group.workload.key)
         yield _single(names.METRIC_WORKLOADS_LEFT_OUT, max(0, len(found) - self._most))
         yield _single(names.METRIC_UNDER_WAY, sum(each.under_way for each in found))
         yield from _of_workloads(found[: self._most])
-        yield from self._exposures(found[: self._most])
-        yield from self._nodes()
+        yield from _exposures(found[: self._most], left.ground)
+        yield from _nodes(left)
 
-    def _exposures(self, found: Sequence[Assessment]) -> Iterator[GaugeMetricFamily]:
-        ground = self._board.ground
-        where = places({name: site.node for name, site in ground.sites.items()}, ground.configuration)
-        headroom = _family(names.METRIC_HEADROOM)
-        blast = _family(names.METRIC_BLAST_RADIUS)
-        survives = _family(names.METRIC_SURVIVES)
-        for each in found:
-            ready = [where[member.pod.node] for member in each.members if member.serves]
-            seen = exposure(ready, each.group.availability)
-            labels = _labels(each)
-            headroom.add_metric([*labels, str(seen.is_assumed).lower()], seen.headroom)
-            for domain in Domain:
-                blast.add_metric([*labels, str(domain)], seen.blast(domain).replicas)
-                survives.add_metric([*labels, str(domain)], seen.survives(domain))
-        yield from (headroom, blast, survives)
 
-    def _nodes(self) -> Iterator[GaugeMetricFamily]:
-        sites = list(self._board.ground.sites.values())
-        nodes = _family(names.METRIC_NODES)
-        for (pool, state), count in Tally((_pool(site), _state(site)) for site in sites).items():
-            nodes.add_metric([*pool, state], count)
-        yield nodes
-        used = _family(names.METRIC_UTILISATION)
-        for pool in sorted({_pool(site) for site in sites}):
-            there = [site for site in sites if _pool(site) == pool]
-            for resource in ("cpu", "memory", "pods"):
-                total = sum(site.node.allocatable.get(resource, 0) for site in there)
-                asked = sum(self._board.used(site.node.name).get(resource, 0) for site in there)
-                if total:
-                    used.add_metric([*pool, resource], asked / total)
-        yield used
-        classes = self._board.ground.configuration.classes
-        unknown = sum(classes.of_node(site.node.labels) is None for site in sites)
-        yield _single(names.METRIC_UNKNOWN_NODES, unknown)
+def _exposures(found: Sequence[Assessment], ground: Ground) -> Iterator[GaugeMetricFamily]:
+    where = places({name: site.node for name, site in ground.sites.items()}, ground.configuration)
+    headroom = _family(names.METRIC_HEADROOM)
+    blast = _family(names.METRIC_BLAST_RADIUS)
+    survives = _family(names.METRIC_SURVIVES)
+    for each in found:
+        ready = [where[member.pod.node] for member in each.members if member.serves]
+        seen = exposure(ready, each.group.availability)
+        labels = _labels(each)
+        headroom.add_metric([*labels, str(seen.is_assumed).lower()], seen.headroom)
+        for domain in Domain:
+            blast.add_metric([*labels, str(domain)], seen.blast(domain).replicas)
+            survives.add_metric([*labels, str(domain)], seen.survives(domain))
+    yield from (headroom, blast, survives)
+
+
+def _nodes(left: Left) -> Iterator[GaugeMetricFamily]:
+    sites = list(left.ground.sites.values())
+    nodes = _family(names.METRIC_NODES)
+    for (pool, state), count in Tally((_pool(site), _state(site)) for site in sites).items():
+        nodes.add_metric([*pool, state], count)
+    yield nodes
+    used = _family(names.METRIC_UTILISATION)
+    for pool in sorted({_pool(site) for site in sites}):
+        there = [site for site in sites if _pool(site) == pool]
+        for resource in ("cpu", "memory", "pods"):
+            total = sum(site.node.allocatable.get(resource, 0) for site in there)
+            asked = sum(left.used.get(site.node.name, NO_AMOUNTS).get(resource, 0) for site in there)
+            if total:
+                used.add_metric([*pool, resource], asked / total)
+    yield used
+    classes = left.ground.configuration.classes
+    unknown = sum(classes.of_node(site.node.labels) is None for site in sites)
+    yield _single(names.METRIC_UNKNOWN_NODES, unknown)
 
 
 def _of_workloads(found: Sequence[Assessment]) -> Iterator[GaugeMetricFamily]:

@@ -6,16 +6,19 @@ import { workload } from "./workload.js";
 import { drill } from "./drill.js";
 import { ago, h } from "./dom.js";
 
-const POLL_MILLIS = 2000;
+const PACE_SECONDS = 2; // unless the server says otherwise: the more look, the rarer each asks
 const PATIENCE_MILLIS = 10000;
 const OLD_SECONDS = 10;
+const MOST_KNOWN = 20; // answers
 const TOKEN = "spotweave-token";
 const byId = (id) => document.getElementById(id);
 const main = byId("main");
 
 let page = null;
+let known = new Map(); // by path: what was told, and its tag
 let asked = 0;
 let heard = null; // when an answer came, and what it was worth
+let door = null; // who waits for a token: one promise for all that were refused
 
 class Refused extends Error {}
 
@@ -24,25 +27,40 @@ class Refused extends Error {}
 async function get(path) {
   const token = sessionStorage.getItem(TOKEN);
   const answer = await fetch(`api/v1/${path}`, {
-    headers: token ? { Authorization: `Bearer ${token}` } : {},
+    headers: { ...(token && { Authorization: `Bearer ${token}` }), ...(known.has(path) && { "If-None-Match": known.get(path).tag }) },
     cache: "no-store",
     signal: AbortSignal.timeout(PATIENCE_MILLIS),
   });
-  if (answer.status === 401) return openDoor().then(() => get(path));
+  if (answer.status === 401) return (token === sessionStorage.getItem(TOKEN) ? openDoor(token !== null) : Promise.resolve()).then(() => get(path));
+  const state = answer.headers.get("Spotweave-State");
+  if (state) heard = { at: Date.now(), ...JSON.parse(state) };
+  if (answer.status === 304) return known.get(path).raw;
+  if (!state) throw new Refused(`${answer.status} ${answer.statusText}: this is not Spotweave's answer`);
   const raw = await answer.json();
-  if ("synced" in raw) heard = { at: Date.now(), ...raw };
   if (!answer.ok) throw new Refused(raw.error);
+  if (known.size >= MOST_KNOWN) known.delete(known.keys().next().value);
+  known.set(path, { raw, tag: answer.headers.get("ETag") });
   return raw;
 }
 
-function openDoor() {
-  const door = byId("door");
-  if (!door.open) door.showModal();
-  return new Promise((done) => door.addEventListener("close", () => {
-    sessionStorage.setItem(TOKEN, byId("token").value);
-    byId("token").value = "";
-    done();
-  }, { once: true }));
+// A page asks several questions at once: whoever is refused waits for the same token. Without one the door stays open.
+function openDoor(wrong) {
+  const dialog = byId("door");
+  byId("door-wrong").hidden = !wrong;
+  door ??= new Promise((done) => {
+    const close = () => {
+      const token = byId("token").value.trim();
+      if (!token) return dialog.showModal();
+      dialog.removeEventListener("close", close);
+      sessionStorage.setItem(TOKEN, token);
+      byId("token").value = "";
+      door = null;
+      done();
+    };
+    dialog.addEventListener("close", close);
+    dialog.showModal();
+  });
+  return door;
 }
 
 async function poll(round) {
@@ -59,7 +77,7 @@ async function poll(round) {
     else if (!(error instanceof TypeError || error.name === "TimeoutError")) throw error;
   } finally {
     tellState();
-    if (round === asked) setTimeout(poll, POLL_MILLIS, round);
+    if (round === asked) setTimeout(poll, (heard?.askAgainSeconds ?? PACE_SECONDS) * 1000, round);
   }
 }
 
@@ -78,9 +96,9 @@ function state() {
   if (!heard) return ["waiting", "Asking …", null];
   const silent = (Date.now() - heard.at) / 1000;
   const age = heard.ageSeconds === null ? null : heard.ageSeconds + silent;
-  if (silent > OLD_SECONDS) return ["bad", "No answer", age ?? silent];
+  if (silent > OLD_SECONDS + heard.askAgainSeconds) return ["bad", "No answer", age ?? silent];
   if (!heard.synced) return ["bad", "Not synced", age];
-  if (age > OLD_SECONDS) return ["bad", "Old data", age];
+  if (age > OLD_SECONDS + heard.askAgainSeconds) return ["bad", "Old data", age];
   return heard.leading ? ["good", "Live", age] : ["fair", "Live, not the leader", age];
 }
 

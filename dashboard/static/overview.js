@@ -19,14 +19,14 @@ export function overview({ announce }) {
   let told = null;
   return {
     title: "Overview", place: "overview", root,
-    ask: async (get) => Promise.all([get("overview"), get("pools")]),
-    show([seen, pools]) {
+    ask: (get) => get("overview?with=pools"),
+    show(seen) {
       fill(banners, [seen.paused, seen.outages, seen.nodes.lost, seen.nodes.leaving], drawBanners);
       fill(tiles, [seen.spotShare.spot, seen.spotShare.onDemand, seen.spotShare.wanted, seen.savings, seen.moves.nextTotal, seen.moves.skippedTotal, seen.workloads, seen.exposed.declared, seen.moves.runningTotal, seen.nodes.total, seen.nodes.spot], () => drawTiles(seen));
       fill(line, [seen.spotShare.history, line.clientWidth || 640], drawLine);
       fill(losses, [seen.exposed.declared, seen.exposed.assumed], drawLosses);
       fill(exposed, seen.exposed, drawExposed);
-      fill(map, pools.pools, () => drawMap(pools));
+      fill(map, seen.pools.pools, () => drawMap(seen.pools));
       fill(moves, seen.moves, drawMoves);
       fill(events, seen.events, drawEvents);
       fill(gangs, seen.gangs, () => h("p", { class: "quiet" }, "No gang is waiting. Their queue will be shown here."));

@@ -240,6 +240,8 @@ def moment(at: float) -> str:
 
 
 def parse_moment(text: str) -> float | None:
+    if not text:
+        return None  # as most are: that must cost nothing
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError:

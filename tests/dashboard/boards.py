@@ -10,6 +10,7 @@ from typing import Any
 from flask.testing import FlaskClient
 
 from dashboard.app import create_app
+from dashboard.desk import Desk
 from dashboard.guard import LOOPBACK, Guard
 from dashboard.history import History
 from dashboard.view import Around, Viewer
@@ -82,7 +83,8 @@ class Shown:
             lambda: self.is_leading, lambda: self.is_synced, lambda: self.outages, lambda: self.pause, lambda: self.now
         )
         self.viewer = Viewer(self.board, around)
-        self.client: FlaskClient = create_app(self.viewer, self.history, self.guard).test_client()
+        self.desk = Desk(self.viewer, self.history)
+        self.client: FlaskClient = create_app(self.desk, self.guard).test_client()
 
     def sees(self, seen: Snapshot) -> None:
         for each in (seen.namespaces.values(), seen.nodes.values(), seen.workloads, seen.replica_sets, seen.pods):

@@ -18,6 +18,7 @@ import aiohttp
 
 OUT = Path(__file__).parent.parent.parent / "out" / "dashboard"
 PATIENCE_SECONDS = 30.0
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40}
 DESKTOP, PHONE = (1280, 900), (390, 844)
 
 
@@ -78,7 +79,11 @@ class Tab:
 
     def press(self, key: str) -> None:
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=9)
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
+
+    def types(self, text: str) -> None:
+        """Into whatever has the focus."""
+        self.call("Input.insertText", text=text)
 
     def looks(self, scheme: str = "light", size: tuple[int, int] = DESKTOP) -> None:
         """As somebody with such a screen, and such a taste, sees it."""

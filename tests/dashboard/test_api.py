@@ -123,6 +123,19 @@ def test_pools_are_told_with_their_fill_and_who_leaves() -> None:
     assert (left["zone"], left["class"]) == ("a", "spot")
 
 
+def test_a_view_is_of_the_last_pass_and_not_of_the_middle_of_the_next() -> None:
+    """All of web's pods are gone from the board, and the loop has not come to them yet: nothing of that is told."""
+    page = shown()
+    for pod in SHOP.pods:
+        page.board.observe(pod, None)
+    for node in SHOP.nodes.values():
+        page.board.observe(node, None)
+    page.board.drain()
+    spot = next(each for each in page.get("pools")["pools"] if (each["zone"], each["class"]) == ("a", "spot"))
+    assert (spot["count"], spot["fill"]["cpu"]) == (1, 0.5)
+    assert page.get("overview")["nodes"]["total"] == len(NODES)
+
+
 @pytest.mark.parametrize(
     ("asked", "gone"),
     [

@@ -9,8 +9,7 @@ from pathlib import Path
 import axe_core_python
 import pytest
 
-from dashboard.app import create_app
-from rebalancer.app import serving
+from dashboard.server import serving
 from tests.dashboard.boards import Shown, deployment, shown, snapshot, with_token
 from tests.dashboard.browser import PHONE, Tab, browsing
 
@@ -26,7 +25,7 @@ def tab() -> Iterator[Tab]:
 @contextmanager
 def opened(tab: Tab, page: Shown, path: str = "") -> Iterator[str]:
     """Where it is served."""
-    with serving(create_app(page.viewer, page.history, page.guard), "127.0.0.1:0") as port:
+    with serving(page.desk, page.guard, "127.0.0.1:0") as port:
         tab.complaints.clear()
         tab.looks()
         tab.open(f"http://127.0.0.1:{port}/{path}")
@@ -84,16 +83,26 @@ def test_it_says_how_much_the_data_is_worth(tab: Tab) -> None:
 
 
 def test_a_token_is_asked_for_once(tab: Tab, tmp_path: Path) -> None:
-    """In a dialog; then the page goes on by itself."""
+    """In a dialog, which Escape does not close; then the page goes on by itself. The overview asks twice at once."""
     file = tmp_path / "token"
     file.write_text("secret")
+    is_open = "document.getElementById('door')?.open"
     with opened(tab, shown(guard=with_token(file))):
-        tab.waits("document.getElementById('door')?.open")
-        tab.evaluate(
-            "document.getElementById('token').value = 'secret'; document.querySelector('#door button').click()"
-        )
-        tab.shows("Spot share over time")
+        tab.waits(is_open)
+        for _ in range(2):
+            tab.press("Escape")
+        tab.waits(f"{is_open} && sessionStorage.getItem('spotweave-token') === null")
+        for wrong_or_right in ("wrong", "secret"):
+            tab.waits("document.activeElement.id === 'token'")
+            tab.types(wrong_or_right)
+            tab.evaluate("document.querySelector('#door button').click()")
+            if wrong_or_right == "wrong":
+                tab.shows("That one is not taken.")
+        tab.waits("document.querySelector('tbody tr')")
         tab.shows("Live")
+        tab.shows("shop/web")
+        assert not tab.evaluate(is_open)
+        assert tab.evaluate("sessionStorage.getItem('spotweave-token')") == "secret"
 
 
 def test_the_keyboard_reaches_everything_and_keeps_its_place(tab: Tab) -> None:

@@ -107,6 +107,23 @@ def test_who_does_not_lead_tells_nothing_of_workloads() -> None:
     assert names.METRIC_LEADING in told_of
 
 
+def test_a_scrape_in_the_middle_of_a_pass_tells_what_the_last_one_left() -> None:
+    """A node is gone, and the workloads on it were not looked at yet: the board is the loop's alone meanwhile."""
+    cluster, rebalancer = shop()
+    metrics = RebalancerMetrics(rebalancer.board, lambda: True)
+    assert rebalancer.plan is not None
+    metrics.tell(rebalancer.plan, [], 0.01, 0.02)
+    before = metrics.text()
+    for name in {pod.node for pod in cluster.pods}:
+        rebalancer.board.observe(cluster.nodes[name], None)
+    rebalancer.board.observe(cluster.pods[0], None)
+    rebalancer.board.drain()
+    assert metrics.text() == before
+    rebalancer.board.refresh(cluster.now)
+    metrics.tell(rebalancer.plan, [], 0.01, 0.02)
+    assert sum(values(metrics.text().decode(), names.METRIC_BLAST_RADIUS).values()) == 0
+
+
 def test_soft_pods_count_as_fallen_back_only_on_the_other_class() -> None:
     """Seven spot slots: all spot goes, and they run on on-demand."""
     cluster, rebalancer = shop()

@@ -1,0 +1,264 @@
+"""What people who look at the dashboard cost the rebalancer: its CPU seconds per pass with fifty of them and with none.
+
+A program of its own has a rebalancer's board of 30,000 pods in 2,000 workloads, its real loop, metrics, history and
+dashboard. Pods cease to be ready and are ready again, at a steady rate; each change is decoded from a line of a watch,
+as an informer does it. There is no API server, no Lease, no Event: what a real rebalancer does beside is not counted,
+so the ratio is worse here than in a cluster. Contenders: nobody; fifty pages, which ask as the page does; and fifty
+scripts, which ask for the overview every two seconds, each time on a new connection and knowing nothing of what they
+were told before. CPU seconds are those of the whole process; passes are those of the loop in the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from benchmarks.report import Round, rounds_wanted, tell
+from benchmarks.stores import Stores, board_in_memory
+from benchmarks.synthetic import Size, raw_pod
+from dashboard.desk import Desk
+from dashboard.guard import Guard
+from dashboard.history import History
+from dashboard.server import serving
+from dashboard.view import Around, Viewer
+from kube.resources import PODS_IN_FULL
+from placement.outage import Outages
+from placement.outcome import Outcome
+from placement.plan.actions import Plan
+from rebalancer.board import Board
+from rebalancer.executor import Executor
+from rebalancer.loop import Loop, Watched
+from rebalancer.metrics import Metrics
+
+ROOT = Path(__file__).parent.parent
+SIZE = Size(500, 2000, old_revisions=2)
+ROUNDS = 7
+SECONDS = 8.0
+CLIENTS = 50
+RATES = (0, 10, 100)  # changes a second: nothing happens; an ordinary day; rollouts
+CHANGED = 600  # pods, in turn
+POLL_SECONDS = 2.0
+NOBODY, PAGES, SCRIPTS = "nobody", f"{CLIENTS} pages", f"{CLIENTS} scripts"
+FIGURES = {
+    "cpu_ms_per_pass": "CPU of the process, ms a pass",
+    "loop_ms_per_pass": "CPU of the loop's thread, ms a pass",
+    "cpu_ms_per_second": "CPU of the process, ms a second",
+    "passes_per_second": "passes a second",
+    "answers_per_second": "answers a second",
+}
+
+
+def main() -> None:
+    with _rebalancer() as running:
+        for rate in RATES:
+            running.measured(NOBODY, rate)  # the first time is no measure
+            rounds = [_round(running, number, rate) for number in range(rounds_wanted(ROUNDS))]
+            title = f"{CLIENTS} clients of the dashboard, {rate} changes a second"
+            tell(f"polling-{rate}", title, rounds, FIGURES, [(PAGES, NOBODY), (SCRIPTS, NOBODY)])
+
+
+def _round(running: Running, number: int, rate: int) -> Round:
+    order = [NOBODY, PAGES, SCRIPTS]
+    random.Random(number).shuffle(order)
+    found = {which: running.measured(which, rate) for which in order}
+    return {which: found[which] for which in (NOBODY, PAGES, SCRIPTS)}
+
+
+@dataclass(frozen=True)
+class Running:
+    """The program that is measured, and where it answers."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def measured(self, which: str, rate: int) -> dict[str, float]:
+        clients = None if which == NOBODY else self._clients(which)
+        if clients is not None:
+            assert clients.stdout is not None
+            clients.stdout.readline()  # all have been answered once
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{rate}\n")
+        self.process.stdin.flush()
+        figures: dict[str, float] = json.loads(self.process.stdout.readline())
+        answers = 0.0
+        if clients is not None:
+            clients.terminate()
+            answers = float(clients.communicate()[0])
+        return {**figures, "answers_per_second": answers}
+
+    def _clients(self, which: str) -> subprocess.Popen[str]:
+        return _spawned("pages" if which == PAGES else "scripts", str(self.port))
+
+
+def _spawned(*arguments: str) -> subprocess.Popen[str]:
+    command = (sys.executable, "-m", "benchmarks.polling", *arguments)
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def _rebalancer() -> Iterator[Running]:
+    with _spawned("serve") as process:
+        try:
+            assert process.stdout is not None
+            yield Running(process, int(process.stdout.readline()))
+        finally:
+            process.kill()
+
+
+# --- the program that is measured ------------------------------------------------------------------------------------
+
+
+class _Nobody:
+    """Writes nothing: this replica does not lead."""
+
+    def __getattr__(self, name: str) -> Outcome:
+        raise AssertionError(f"a replica that does not lead was asked to {name}")
+
+
+class Passes:
+    """The loop's work: how often, and at what price."""
+
+    def __init__(self, board: Board) -> None:
+        self.count = 0
+        around = Around(lambda: False, lambda: True, lambda: Outages(), lambda: None)
+        self.viewer, self.history = Viewer(board, around), History()
+        self._metrics = Metrics(board, lambda: False)
+        self.wake = threading.Event()
+        nobody = _Nobody()
+        executor = Executor(
+            nobody,  # type: ignore[arg-type]
+            nobody,  # type: ignore[arg-type]
+            ThreadPoolExecutor(1),
+            is_leading=lambda: False,
+            current=lambda _key: None,
+        )
+        watched = Watched(lambda: True, lambda: False, lambda: Outages(), lambda _now: False)
+        self._loop = Loop(board, executor, watched, self._tell, self.wake)
+        self.thread = threading.Thread(target=self._loop.run, daemon=True)
+        self.thread.start()
+
+    def _tell(self, made: Plan, _done: object, plan_seconds: float, pass_seconds: float) -> None:
+        self._metrics.tell(made, [], plan_seconds, pass_seconds)
+        self.history.note(self.viewer.take(made, time.time()), ())
+        self.count += 1
+
+    @property
+    def cpu_seconds(self) -> float:
+        assert self.thread.ident is not None
+        return time.clock_gettime(time.pthread_getcpuclockid(self.thread.ident))
+
+
+def serve() -> None:
+    stores, board = board_in_memory(SIZE)
+    board.refresh(time.time(), all_of_them=True)
+    lines = cycle(_lines())
+    gc.collect()
+    gc.freeze()
+    passes = Passes(board)
+    with serving(Desk(passes.viewer, passes.history), Guard(), "127.0.0.1:0") as port:
+        print(port, flush=True)
+        for asked in sys.stdin:
+            print(json.dumps(_measured(passes, stores, lines, int(asked))), flush=True)
+
+
+def _measured(passes: Passes, stores: Stores, lines: Iterator[bytes], rate: int) -> dict[str, float]:
+    count, cpu, loop, began = passes.count, time.process_time(), passes.cpu_seconds, time.monotonic()
+    for number in range(int(rate * SECONDS)):
+        event = PODS_IN_FULL.shape.event(next(lines))
+        assert event.item is not None
+        stores.pods.put(event.item)
+        passes.wake.set()
+        time.sleep(max(0.0, began + (number + 1) / rate - time.monotonic()))
+    time.sleep(max(0.0, began + SECONDS - time.monotonic()))
+    made, seconds = passes.count - count, time.monotonic() - began
+    used = time.process_time() - cpu
+    return {
+        "cpu_ms_per_pass": used / made * 1e3,
+        "loop_ms_per_pass": (passes.cpu_seconds - loop) / made * 1e3,
+        "cpu_ms_per_second": used / seconds * 1e3,
+        "passes_per_second": made / seconds,
+    }
+
+
+def _lines() -> list[bytes]:
+    """Of a watch: pods of the whole cluster cease to be ready, then all of them are ready again."""
+    chosen = range(0, SIZE.pods, SIZE.pods // CHANGED)
+    return [
+        msgspec.json.encode({"type": "MODIFIED", "object": raw_pod(pod, SIZE, version=2 + ready, ready=bool(ready))})
+        for ready in (0, 1)
+        for pod in chosen
+    ]
+
+
+# --- who looks -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Looker:
+    """One client."""
+
+    url: str
+    is_page: bool
+    session: aiohttp.ClientSession
+    answers: int = 0
+    pace_seconds: float = POLL_SECONDS
+    tag: str = ""
+
+    async def looks(self, after_seconds: float) -> None:
+        while True:
+            await self._ask("overview?with=pools" if self.is_page else "overview")
+            await asyncio.sleep(after_seconds + self.pace_seconds)
+            after_seconds = 0.0
+
+    async def _ask(self, path: str) -> None:
+        headers = {"Accept-Encoding": "gzip"}
+        if self.is_page and self.tag:
+            headers["If-None-Match"] = self.tag
+        async with self.session.get(f"{self.url}{path}", headers=headers) as answer:
+            await answer.read()
+            answer.raise_for_status()
+            self.answers += 1
+            if self.is_page:
+                self.tag = answer.headers["ETag"]
+                self.pace_seconds = json.loads(answer.headers["Spotweave-State"])["askAgainSeconds"]
+
+
+async def look(port: int, *, is_page: bool) -> None:
+    """Until it is told to stop. Says when all were answered, and in the end how many answers there were a second."""
+    chance = random.Random(port)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=not is_page)) as session:
+        lookers = [Looker(f"http://127.0.0.1:{port}/api/v1/", is_page, session) for _ in range(CLIENTS)]
+        tasks = [asyncio.create_task(each.looks(chance.random() * POLL_SECONDS)) for each in lookers]
+        while not all(each.answers for each in lookers):
+            await asyncio.sleep(0.05)
+        print("ready", flush=True)
+        began, before = time.monotonic(), sum(each.answers for each in lookers)
+        stopping = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(15, stopping.set)
+        await stopping.wait()
+        print((sum(each.answers for each in lookers) - before) / (time.monotonic() - began), flush=True)
+        for task in tasks:
+            task.cancel()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        serve()
+    else:
+        asyncio.run(look(int(sys.argv[2]), is_page=sys.argv[1] == "pages"))

@@ -1,0 +1,169 @@
+"""The desk: answers from the latest view. What is asked again is not worked out, encoded or compressed again.
+
+A body holds what a question comes to, and is kept until that is something else; how much it is worth (its age, whether
+this replica leads) goes in front of it, and into a header beside, so that who knows the body is told that alone.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from hashlib import sha256
+from threading import Lock
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dashboard.answers import Raw, Unclear, Unknown
+from dashboard.history import History
+from dashboard.view import View, Viewer
+
+MOST_KEPT = 16 * 1024**2  # bytes of answers
+LARGEST_PLAIN = 1024  # bytes; longer answers are compressed for who takes that
+STATE = "Spotweave-State"
+JSON = "application/json"
+PACE_SECONDS = 2.0  # the page asks again after so long
+MOST_QUESTIONS = 10  # a second, of all pages together: the more there are, the rarer each asks
+GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+
+Answer = Callable[[View], Raw]
+
+
+class Reply(NamedTuple):
+    """An answer, as HTTP has it."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Body(NamedTuple):
+    """What a question comes to, without its opening brace."""
+
+    plain: bytes
+    deflated: bytes
+    etag: str
+
+
+class Kept(NamedTuple):
+    """Bodies by question, and what they were made of: the number of a view, and the version of the history."""
+
+    made_of: tuple[int, int]
+    bodies: dict[str, Body]
+
+
+class Desk:
+    """`watchers` is how many look, as far as the server knows."""
+
+    def __init__(self, viewer: Viewer, history: History) -> None:
+        self.history = history
+        self.watchers = 0
+        self.worked_out = 0  # answers, ever
+        self._viewer = viewer
+        self._lock = Lock()  # one at a time: answering must not take the processor from the loop
+        self._kept = Kept((-1, -1), {})
+        self._latest: tuple[View | None, tuple[int, int]] = (None, (-1, -1))
+        self._older: dict[str, Body] = {}
+        self._size = 0
+
+    def answer(self, asked: str, work_out: Answer, *, takes_gzip: bool = False, known: str = "") -> Reply:
+        """`known` is what the asker has: If-None-Match."""
+        view = self._viewer.view(self.view_seconds)
+        if view is None:
+            return self._failed(503, view, "not synced yet: nothing was read so far")
+        try:
+            body = self._body(view, asked, work_out)
+        except Unknown as error:
+            return self._failed(404, view, str(error))
+        except Unclear as error:
+            return self._failed(400, view, str(error))
+        return self._reply(view, body, takes_gzip, known)
+
+    def quick(self, asked: str, *, takes_gzip: bool, known: str) -> Reply | None:
+        """The same where nothing is to be worked out for it; else None."""
+        view, kept = self._viewer.renewed(self.view_seconds), self._kept
+        if view is None or kept.made_of != self._made_of(view):
+            return None
+        body = kept.bodies.get(asked)
+        return None if body is None else self._reply(view, body, takes_gzip, known)
+
+    @property
+    def pace_seconds(self) -> float:
+        return max(PACE_SECONDS, self.watchers / MOST_QUESTIONS)
+
+    @property
+    def view_seconds(self) -> float:
+        """How long a view is good enough: a little less than until the next question of the same page."""
+        return self.pace_seconds - 1.0
+
+    def _made_of(self, view: View) -> tuple[int, int]:
+        """What its answers are made of. The history goes on; while a view lasts, it is that of when it was new."""
+        latest, made_of = self._latest
+        if latest is not view:
+            made_of = (view.number, self.history.version)
+            self._latest = (view, made_of)
+        return made_of
+
+    def _reply(self, view: View, body: Body, takes_gzip: bool, known: str) -> Reply:
+        state = self._state(view)
+        headers = {"Content-Type": JSON, "ETag": body.etag, STATE: state, "Vary": "Accept-Encoding"}
+        if known == body.etag:
+            return Reply(304, headers, b"")
+        front = state[:-1].encode() + b","
+        if takes_gzip and len(body.plain) > LARGEST_PLAIN:
+            return Reply(200, {**headers, "Content-Encoding": "gzip"}, packed(front, body))
+        return Reply(200, headers, front + body.plain)
+
+    def _failed(self, status: int, view: View | None, why: str) -> Reply:
+        state = self._state(view)
+        text = state[:-1].encode() + b"," + msgspec.json.encode({"error": why})[1:]
+        return Reply(status, {"Content-Type": JSON, STATE: state}, text)
+
+    def _state(self, view: View | None) -> str:
+        """How much the rest is worth: how old it is, whether this replica leads and hears from the API server."""
+        around = self._viewer.around
+        at = None if view is None else view.taken.at
+        told: dict[str, Any] = {
+            "generatedAt": None if at is None else datetime.fromtimestamp(at, UTC).isoformat(),
+            "ageSeconds": None if at is None else round(max(0.0, around.now() - at), 1),
+            "leading": around.is_leading(),
+            "synced": view is not None and around.is_synced(),
+            "askAgainSeconds": self.pace_seconds,
+        }
+        return msgspec.json.encode(told).decode()
+
+    def _body(self, view: View, asked: str, work_out: Answer) -> Body:
+        with self._lock:
+            made_of = self._made_of(view)
+            if self._kept.made_of != made_of:
+                self._older = self._kept.bodies
+                self._kept, self._size = Kept(made_of, {}), 0
+            known = self._kept.bodies.get(asked)
+            if known is not None:
+                return known
+            self.worked_out += 1
+            body = encoded(msgspec.json.encode(work_out(view)), self._older.get(asked))
+            self._size += len(asked) + len(body.plain)
+            if self._size > MOST_KEPT:
+                self._kept.bodies.clear()
+            self._kept.bodies[asked] = body
+            return body
+
+
+def encoded(raw: bytes, older: Body | None) -> Body:
+    """The older one, if nothing has changed."""
+    plain = raw[1:]
+    if older is not None and older.plain == plain:
+        return older
+    deflate = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return Body(plain, deflate.compress(plain) + deflate.flush(), f'W/"{sha256(plain).hexdigest()[:16]}"')
+
+
+def packed(front: bytes, body: Body) -> bytes:
+    """Gzip of both: what is in front as a stored block, then the blocks that were compressed once."""
+    stored = b"\0" + struct.pack("<HH", len(front), len(front) ^ 0xFFFF) + front
+    check = zlib.crc32(body.plain, zlib.crc32(front))
+    end = struct.pack("<II", check, (len(front) + len(body.plain)) & 0xFFFFFFFF)
+    return GZIP_HEAD + stored + body.deflated + end

@@ -1,0 +1,290 @@
+"""Serves the dashboard: HTTP/1.1 on an event loop, on a thread of its own.
+
+Fifty pages that ask every few seconds must not cost what the rebalancer itself costs. A connection costs no thread and
+stays open; what was asked before is answered within the callback that completes the request. All else goes through
+Flask's WSGI callable, on other threads, so that a drill holds up nobody who only looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any, NamedTuple, cast
+from urllib.parse import unquote
+
+import httptools
+import uvloop
+from werkzeug.wrappers import Response
+
+from dashboard.app import API, create_app
+from dashboard.desk import Desk, Reply
+from dashboard.guard import HEADERS, Guard
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 75.0
+SWEEP_SECONDS = 5.0
+MOST_CONNECTIONS = 1000
+LARGEST_HEAD = 32 * 1024  # bytes, body included: nobody has anything to send
+MOST_WAITING = 8
+WORKERS = 4
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_FIXED = "".join(f"{name}: {value}\r\n" for name, value in {**HEADERS, "Cache-Control": "no-store"}.items())
+
+
+class Request(NamedTuple):
+    """One request, complete. Names of headers are in lower case."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    is_last: bool  # of its connection
+
+
+class Gateway:
+    """Answers requests: at once what is known, through Flask what is not."""
+
+    def __init__(self, desk: Desk, guard: Guard) -> None:
+        self.desk = desk
+        self._guard = guard
+        self._app = create_app(desk, guard)
+
+    def quick(self, request: Request) -> bytes | None:
+        """None: it takes longer, or is none of those who are let in."""
+        if request.method != "GET" or not request.target.startswith(API):
+            return None
+        if self._guard.refusal("GET", request.headers, is_data=True) is not None:
+            return None
+        reply = self.desk.quick(
+            request.target,
+            takes_gzip="gzip" in request.headers.get("accept-encoding", ""),
+            known=request.headers.get("if-none-match", ""),
+        )
+        return None if reply is None else _written(reply, request.is_last)
+
+    def slow(self, request: Request) -> bytes:
+        """On a thread of its own."""
+        answer = Response.from_app(cast(Any, self._app), _environ(request), buffered=True)
+        return _head(answer.status_code, list(answer.headers.items()), request.is_last) + answer.get_data()
+
+
+def _written(reply: Reply, is_last: bool) -> bytes:
+    told = "".join(f"{name}: {value}\r\n" for name, value in reply.headers.items())
+    length = "" if reply.status == 304 else f"Content-Length: {len(reply.body)}\r\n"
+    ends = "Connection: close\r\n" if is_last else ""
+    head = f"HTTP/1.1 {reply.status} {_PHRASES[reply.status]}\r\n{_FIXED}{told}{length}{ends}\r\n"
+    return head.encode("latin-1") + reply.body
+
+
+def _head(status: int, headers: list[tuple[str, str]], is_last: bool) -> bytes:
+    told = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    ends = "Connection: close\r\n" if is_last else ""
+    return f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n{told}{ends}\r\n".encode("latin-1")
+
+
+def _environ(request: Request) -> dict[str, Any]:
+    path, _, query = request.target.partition("?")
+    named = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in request.headers.items()}
+    return {
+        **named,
+        "REQUEST_METHOD": request.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote(path, "latin-1"),
+        "QUERY_STRING": query,
+        "SERVER_NAME": "dashboard",
+        "SERVER_PORT": "0",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+
+
+class Door:
+    """The open connections."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.workers = ThreadPoolExecutor(WORKERS, "page")
+        self._open: set[Connection] = set()
+
+    def come(self, connection: Connection) -> bool:
+        """Whether it is let in: there are not too many."""
+        if len(self._open) >= MOST_CONNECTIONS:
+            return False
+        self._open.add(connection)
+        self.gateway.desk.watchers = len(self._open)
+        return True
+
+    def go(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        self.gateway.desk.watchers = len(self._open)
+
+    def sweep(self) -> None:
+        """Closes what has said nothing for too long."""
+        loop = asyncio.get_running_loop()
+        for each in [each for each in self._open if each.idle_seconds(loop.time()) > IDLE_SECONDS]:
+            each.close()
+        loop.call_later(SWEEP_SECONDS, self.sweep)
+
+    def close(self) -> None:
+        for each in list(self._open):
+            each.close()
+        self.workers.shutdown(wait=False, cancel_futures=True)
+
+
+class Connection(asyncio.Protocol):
+    """One connection: requests are answered one after the other, in their order."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[Request] = deque()
+        self._is_busy = self._is_refused = self._is_ending = False
+        self._active_at = self._loop.time()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._target = b""
+        self._headers: dict[str, str] = {}
+        self._size = 0
+
+    def idle_seconds(self, now: float) -> float:
+        return 0.0 if self._is_busy else now - self._active_at
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    # --- from the transport ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+        if not self._door.come(self):
+            self._refuse(503)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._door.go(self)
+
+    def eof_received(self) -> bool:
+        """Who has said all still hears the answer."""
+        self._is_ending = True
+        return self._is_busy
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        self._active_at = self._loop.time()
+        self._size += len(data)
+        if self._size > LARGEST_HEAD:
+            self._refuse(431)
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._refuse(400)
+
+    # --- from the parser ---------------------------------------------------------------------------------------------
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_message_complete(self) -> None:
+        method = self._parser.get_method().decode("latin-1")
+        is_last = not self._parser.should_keep_alive()
+        self._waiting.append(Request(method, self._target.decode("latin-1"), self._headers, is_last))
+        self._begin()
+        if len(self._waiting) > MOST_WAITING:
+            self._refuse(429)
+        elif not self._is_busy:
+            self._next()
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def _next(self) -> None:
+        while self._waiting and not self._is_busy and not self._is_refused:
+            request = self._waiting.popleft()
+            answer = self._door.gateway.quick(request)
+            if answer is not None:
+                self._write(answer, request.is_last)
+                continue
+            self._is_busy = True
+            working = self._loop.run_in_executor(self._door.workers, self._door.gateway.slow, request)
+            working.add_done_callback(lambda done, last=request.is_last: self._worked(done, last))  # type: ignore[misc]
+
+    def _worked(self, done: asyncio.Future[bytes], is_last: bool) -> None:
+        self._is_busy = False
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            log.error("an answer failed", exc_info=error)
+            self._refuse(500)
+            return
+        self._write(done.result(), is_last)
+        self._next()
+        if self._is_ending and not self._is_busy:
+            self.close()
+
+    def _write(self, answer: bytes, is_last: bool) -> None:
+        if self._transport is None:
+            return
+        self._transport.write(answer)
+        self._active_at = self._loop.time()
+        if is_last:
+            self._transport.close()
+
+    def _refuse(self, status: int) -> None:
+        self._is_refused = True
+        self._waiting.clear()
+        self._write(_head(status, [("Content-Length", "0")], is_last=True), is_last=True)
+
+
+@contextmanager
+def serving(desk: Desk, guard: Guard, address: str) -> Iterator[int]:
+    """Serves it at HOST:PORT meanwhile; gives the port."""
+    host, _, port = address.rpartition(":")
+    listener = socket.create_server(
+        (host.strip("[]"), int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+    )
+    loop = uvloop.new_event_loop()
+    door = Door(Gateway(desk, guard))
+    thread = threading.Thread(target=_serve, args=(loop, door, listener), name="page", daemon=True)
+    thread.start()
+    try:
+        yield int(listener.getsockname()[1])
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+def _serve(loop: asyncio.AbstractEventLoop, door: Door, listener: socket.socket) -> None:
+    asyncio.set_event_loop(loop)
+    server = loop.run_until_complete(loop.create_server(lambda: Connection(door), sock=listener))
+    loop.call_soon(door.sweep)
+    try:
+        loop.run_forever()
+    finally:
+        server.close()
+        door.close()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()

@@ -1,0 +1,185 @@
+"""Who asks again costs next to nothing: nothing is worked out, encoded or compressed twice; connections stay open."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboard.desk import MOST_QUESTIONS, PACE_SECONDS, STATE, Body, encoded, packed
+from dashboard.server import LARGEST_HEAD, serving
+from placement import names
+from tests.dashboard.boards import SHOP, Shown, deployment, shown, snapshot, with_token
+from tests.localcluster.awaiting import until
+
+OVERVIEW = "/api/v1/overview?with=pools"
+
+
+@contextmanager
+def served(page: Shown) -> Iterator[http.client.HTTPConnection]:
+    with serving(page.desk, page.guard, "127.0.0.1:0") as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        yield connection
+        connection.close()
+
+
+def ask(connection: http.client.HTTPConnection, path: str = OVERVIEW, **headers: str) -> tuple[int, Any, bytes]:
+    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    return answer.status, answer.headers, answer.read()
+
+
+def pace(connection: http.client.HTTPConnection) -> float:
+    return float(json.loads(ask(connection)[1][STATE])["askAgainSeconds"])
+
+
+def test_what_is_known_is_not_told_again() -> None:
+    """A hundred polls of two questions at rest: two answers are worked out, the rest is a line about their worth."""
+    page = shown()
+    with served(page) as connection:
+        tags = {path: ask(connection, path)[1]["ETag"] for path in (OVERVIEW, "/api/v1/workloads?limit=100")}
+        for number in range(50):
+            page.now += 1
+            page.passes() if number % 2 else None
+            for path, tag in tags.items():
+                status, headers, body = ask(connection, path, If_None_Match=tag)
+                state = json.loads(headers[STATE])
+                if page.desk.worked_out == len(tags):
+                    assert (status, body) == (304, b"")
+                assert state["ageSeconds"] <= PACE_SECONDS
+                assert (state["leading"], state["synced"]) == (True, True)
+        samples = 50 // 15 + 1  # the history goes on, which the overview tells
+        assert page.desk.worked_out <= len(tags) * (1 + samples)
+
+
+def test_a_change_is_told_to_who_knows_the_old() -> None:
+    """Under another tag, and only of what has changed."""
+    page = shown()
+    with served(page) as connection:
+        old, pools = ask(connection)[1]["ETag"], ask(connection, "/api/v1/pools")[1]["ETag"]
+        page.board.observe(SHOP.workloads[0], replace(SHOP.workloads[0], annotations={names.SPOT_RATIO: "20%"}))
+        page.now += 2
+        page.passes()
+        status, headers, body = ask(connection, If_None_Match=old)
+        assert (status, json.loads(body)["spotShare"]["wanted"]["spot"]) == (200, 2)
+        assert headers["ETag"] != old
+        assert ask(connection, "/api/v1/pools", If_None_Match=pools)[0] == 304
+
+
+def test_bodies_are_packed_once_and_read_by_everybody() -> None:
+    """Compressed answers are what the others are; how old they are is told anew each time."""
+    page = shown(snapshot(*(deployment(f"w{number:03}", ("od-a", "spot-a")) for number in range(40))))
+    with served(page) as connection:
+        plain = json.loads(ask(connection)[2])
+        for age in (0.0, 3.5, 123.0):
+            page.now += age - plain["ageSeconds"]
+            _, headers, body = ask(connection, Accept_Encoding="gzip, deflate")
+            plain = json.loads(ask(connection)[2])
+            assert headers["Content-Encoding"] == "gzip"
+            assert json.loads(gzip.decompress(body)) == plain
+            assert plain["ageSeconds"] == age
+        assert page.desk.worked_out == 1
+
+
+@given(st.binary(max_size=300), st.binary(min_size=1, max_size=5000))
+def test_what_is_put_in_front_of_what_was_packed_is_gzip(front: bytes, rest: bytes) -> None:
+    """One stream, with the right sum at its end."""
+    body = encoded(b"{" + rest, None)
+    assert gzip.decompress(packed(front, body)) == front + rest
+    assert encoded(b"{" + rest, body) is body
+    assert isinstance(body, Body)
+
+
+def test_the_more_look_the_rarer_each_asks() -> None:
+    """One page every two seconds; a hundred of them every ten, so that all together ask ten times a second."""
+    page = shown()
+    with served(page) as connection:
+        assert pace(connection) == PACE_SECONDS
+        many = [socket.create_connection((connection.host, connection.port)) for _ in range(99)]
+        until(lambda: pace(connection) == 100 / MOST_QUESTIONS, "all are counted")
+        for each in many:
+            each.close()
+        until(lambda: pace(connection) == PACE_SECONDS, "all are gone")
+
+
+def test_the_quick_way_lets_nobody_in_whom_the_other_keeps_out(tmp_path: Path) -> None:
+    """Though the answer is there already: a wrong host, another origin, no token, a wrong one."""
+    file = tmp_path / "token"
+    file.write_text("secret")
+    page = shown(guard=with_token(file))
+    with served(page) as connection:
+        right = {"Authorization": "Bearer secret"}
+        _, headers, _ = ask(connection, **right)
+        assert ask(connection, **right, If_None_Match=headers["ETag"])[0] == 304
+        worked_out = page.desk.worked_out
+        for wrong, status in (
+            ({"Authorization": "Bearer wrong"}, 401),
+            ({}, 401),
+            ({**right, "Host": "evil.example"}, 403),
+            ({**right, "Origin": "http://evil.example"}, 403),
+            ({**right, "Sec_Fetch_Site": "cross-site"}, 403),
+        ):
+            answer, found, body = ask(connection, **wrong, If_None_Match=headers["ETag"])
+            assert answer == status
+            assert "default-src 'none'" in found["Content-Security-Policy"]
+            assert b"spotShare" not in body
+        assert page.desk.worked_out == worked_out
+
+
+def test_both_ways_have_the_same_headers() -> None:
+    """The first answer goes the long way, the second does not."""
+    with served(shown()) as connection:
+        first, second = (dict(ask(connection)[1]) for _ in range(2))
+        assert first == second
+        assert first["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * LARGEST_HEAD + b"\r\n\r\n", 431),
+        (b"POST /api/v1/overview HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}", 405),
+        (b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET / HTTP/1.1\r\n\r\n", 403),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20, 429),
+        (b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n", 200),
+    ],
+    ids=["no request", "too long", "a write", "nowhere", "no host", "too many at once", "an old client"],
+)
+def test_whatever_is_sent_gets_an_answer(sent: bytes, status: int) -> None:
+    """And the next one is answered all the same."""
+    page = shown()
+    with served(page) as connection:
+        with socket.create_connection((connection.host, connection.port), timeout=10) as odd:
+            odd.sendall(sent)
+            odd.shutdown(socket.SHUT_WR)
+            told = b"".join(iter(lambda: odd.recv(65536), b""))
+        assert f"HTTP/1.1 {status} ".encode() in told
+        assert ask(connection)[0] == 200
+
+
+def test_requests_of_one_connection_are_answered_in_their_order() -> None:
+    """Quick ones do not overtake slow ones."""
+    page = shown()
+    paths = ("/api/v1/drill?spot=1", OVERVIEW, "/static/style.css", OVERVIEW)
+    with served(page) as connection:
+        ask(connection)
+        with socket.create_connection((connection.host, connection.port), timeout=10) as one:
+            one.sendall(b"".join(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in paths))
+            one.shutdown(socket.SHUT_WR)
+            told = b"".join(iter(lambda: one.recv(65536), b""))
+    marks = [told.index(mark) for mark in (b'"fallBelow"', b'"spotShare"', b"color-scheme: light")]
+    assert all(one < other for one, other in pairwise(marks))
+    assert told.count(b"HTTP/1.1 200") == len(paths)
