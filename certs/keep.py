@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from certs import publish
-from certs.renewal import OVERLAP, Bundle, Seen, Why, authorities, expiry, is_accepted, next_step, pem, serves
+from certs.read import pem
+from certs.renewal import OVERLAP, Bundle, Seen, Why, authorities, expiry, is_accepted, next_step, serves
 from kube.client import Client
 from kube.errors import Conflict, Invalid
 

@@ -247,22 +247,29 @@ class Program:
             self._loop.call_soon_threadsafe(self._renew.set)
 
     async def _keep_certificates(self) -> None:
-        """Keeps the certificates as they should be, for as long as the program runs."""
+        """Keeps the certificates as they should be, for as long as the program runs.
+
+        Whatever goes wrong is told and tried again: to serve with what is loaded is better than to end.
+        """
         loop = asyncio.get_running_loop()
         while True:
+            pause = self._keeper.pass_seconds
             try:
                 self._serve_with(await loop.run_in_executor(None, self._keeper.look, datetime.now(UTC)))
-                await asyncio.sleep(self._keeper.pass_seconds)
             except (ApiError, TimeoutError, ssl.SSLError) as error:
                 log.warning("certificates: %s", error)
-                await asyncio.sleep(RETRY_SECONDS)
+                pause = min(pause, RETRY_SECONDS)
+            except Exception:  # the boundary
+                log.exception("certificates: this should not happen; serving with what is loaded")
+            await asyncio.sleep(pause)
 
     def _serve_with(self, bundle: Bundle | None) -> None:
-        if self._keeper.trusted != self._trusted:
-            self.lines.trust(self._keeper.trusted)
-            self._trusted = self._keeper.trusted
+        """Our own leaf first: what peers are judged by may be garbled, and callers do not care."""
         if bundle is not None and bundle.leaf != self._loaded:
             self.identity.load(bundle.leaf, bundle.leaf_key)
             self._loaded = bundle.leaf
             self.metrics.certificate_expiry.set(expiry(bundle.leaf).timestamp())
             log.info("certificates: serving a leaf that is valid until %s", expiry(bundle.leaf).isoformat())
+        if self._keeper.trusted not in (self._trusted, b""):
+            self.lines.trust(self._keeper.trusted)
+            self._trusted = self._keeper.trusted

@@ -1,0 +1,77 @@
+"""The webhook, put together: its certificates are kept whatever goes wrong, and peers are told an address to call."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import cast
+
+import pytest
+
+from certs.keep import Keeper
+from certs.renewal import Bundle
+from cli.webhook import Program
+from kube.client import Client
+from placement.configuration import Configuration
+from tests.certs.test_publish import BUNDLE
+
+
+class Looking(Keeper):
+    """A keeper that sees what it is told to, pass by pass: a bundle, or a failure. The last pass is the end."""
+
+    def __init__(self, *passes: Bundle | Exception, trusted: bytes = b"") -> None:
+        super().__init__(cast(Client, None), overlap=timedelta(seconds=0.005))
+        self._passes = list(passes)
+        self._trusted = trusted
+        self.done = 0
+
+    @property
+    def trusted(self) -> bytes:
+        return self._trusted
+
+    def look(self, now: datetime) -> Bundle | None:
+        if self.done == len(self._passes):
+            raise asyncio.CancelledError
+        self.done += 1
+        seen = self._passes[self.done - 1]
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+
+def keep(keeper: Looking) -> Program:
+    """Runs the chores of a webhook until the keeper has seen all that it should."""
+
+    async def chores() -> Program:
+        program = Program(cast(Client, None), Configuration(), "", keeper)
+        with pytest.raises(asyncio.CancelledError):
+            await program.chores()
+        return program
+
+    return asyncio.run(chores())
+
+
+def expiry_of(program: Program) -> float:
+    return program.metrics.registry.get_sample_value("spotweave_certificate_expiry_timestamp_seconds") or 0.0
+
+
+def test_whatever_fails_in_a_pass_the_next_one_is_made(caplog: pytest.LogCaptureFixture) -> None:
+    """An error that nobody thought of is told, and does not end the program."""
+    keeper = Looking(RuntimeError("something nobody thought of"), TimeoutError("slow"), BUNDLE)
+    program = keep(keeper)
+    assert keeper.done == 3
+    assert "something nobody thought of" in caplog.text
+    assert expiry_of(program) > 0
+
+
+def test_a_leaf_that_cannot_be_loaded_does_not_keep_out_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told in each pass until there is another one."""
+    keeper = Looking(replace(BUNDLE, leaf_key=b"junk"), BUNDLE)
+    assert expiry_of(keep(keeper)) > 0
+    assert "certificates: " in caplog.text
+
+
+def test_what_peers_are_judged_by_does_not_keep_out_our_own_leaf() -> None:
+    """Garbled authorities stop calls between replicas; the API server's calls go on."""
+    assert expiry_of(keep(Looking(BUNDLE, trusted=b"junk"))) > 0
