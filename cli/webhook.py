@@ -122,8 +122,13 @@ def _advertised(args: argparse.Namespace) -> str:
     """Where other replicas reach this one: as told, else the pod's own address; "" where it is alone."""
     if args.advertise or args.peer_listen:
         return str(args.advertise or args.peer_listen)
-    pod_ip = os.environ.get("POD_IP", "")
-    return f"{pod_ip}:{args.listen.rpartition(':')[2]}" if pod_ip else ""
+    return peer_address(os.environ.get("POD_IP", ""), args.listen)
+
+
+def peer_address(pod_ip: str, listen: str) -> str:
+    """The pod's address with the port that it listens on, as URLs have it: `[fd00::5]:8443` for IPv6."""
+    host = f"[{pod_ip}]" if ":" in pod_ip else pod_ip
+    return f"{host}:{listen.rpartition(':')[2]}" if pod_ip else ""
 
 
 class Program:

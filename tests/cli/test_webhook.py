@@ -6,15 +6,17 @@ import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import cast
+from urllib.parse import urlsplit
 
 import pytest
 
 from certs.keep import Keeper
 from certs.renewal import Bundle
-from cli.webhook import Program
+from cli.webhook import Program, peer_address
 from kube.client import Client
 from placement.configuration import Configuration
 from tests.certs.test_publish import BUNDLE
+from webhook.peers import HttpsLines, NoAnswer
 
 
 class Looking(Keeper):
@@ -75,3 +77,39 @@ def test_a_leaf_that_cannot_be_loaded_does_not_keep_out_the_next(caplog: pytest.
 def test_what_peers_are_judged_by_does_not_keep_out_our_own_leaf() -> None:
     """Garbled authorities stop calls between replicas; the API server's calls go on."""
     assert expiry_of(keep(Looking(BUNDLE, trusted=b"junk"))) > 0
+
+
+ADDRESSES = {
+    "IPv4": ("10.0.0.5", "0.0.0.0:8443", "10.0.0.5:8443"),
+    "IPv6, in brackets": ("fd00::5", "0.0.0.0:8443", "[fd00::5]:8443"),
+    "IPv6 throughout": ("fd00::5", "[::]:9443", "[fd00::5]:9443"),
+    "no address: alone": ("", "0.0.0.0:8443", ""),
+}
+
+
+@pytest.mark.parametrize(("pod_ip", "listen", "expected"), ADDRESSES.values(), ids=ADDRESSES.keys())
+def test_peers_are_told_an_address_that_a_url_can_hold(pod_ip: str, listen: str, expected: str) -> None:
+    """Host and port can be told apart again; a bare `fd00::5:8443` would make every call between replicas fail."""
+    assert peer_address(pod_ip, listen) == expected
+    if expected:
+        url = urlsplit(f"https://{expected}/mutate")
+        assert (url.hostname, url.port) == (pod_ip, int(listen.rpartition(":")[2]))
+
+
+def test_peers_reach_each_other_over_ipv6() -> None:
+    """A real connection to the address that is told, as far as it concerns the address: nobody trusts anybody here."""
+
+    async def scene() -> str:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "::1", 0)
+        port = server.sockets[0].getsockname()[1]
+        lines = HttpsLines()
+        async with server:
+            try:
+                await lines.post(peer_address("::1", f"[::]:{port}"), "/mutate", b"", {}, 5.0)
+            except NoAnswer as error:
+                return str(error)
+            finally:
+                await lines.close()
+        return ""
+
+    assert "InvalidURL" not in asyncio.run(scene())
