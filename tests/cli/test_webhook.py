@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import cast
 from urllib.parse import urlsplit
 
 import pytest
 
 from certs.keep import Keeper
+from certs.publish import Version
 from certs.renewal import Bundle
 from cli.webhook import Program, peer_address
 from kube.client import Client
@@ -23,10 +24,15 @@ class Looking(Keeper):
     """A keeper that sees what it is told to, pass by pass: a bundle, or a failure. The last pass is the end."""
 
     def __init__(self, *passes: Bundle | Exception, trusted: bytes = b"") -> None:
-        super().__init__(cast(Client, None), overlap=timedelta(seconds=0.005))
+        super().__init__(cast(Client, None))
         self._passes = list(passes)
         self._trusted = trusted
         self.done = 0
+        self.seconds = 0.001
+
+    @property
+    def pass_seconds(self) -> float:
+        return self.seconds
 
     @property
     def trusted(self) -> bytes:
@@ -77,6 +83,23 @@ def test_a_leaf_that_cannot_be_loaded_does_not_keep_out_the_next(caplog: pytest.
 def test_what_peers_are_judged_by_does_not_keep_out_our_own_leaf() -> None:
     """Garbled authorities stop calls between replicas; the API server's calls go on."""
     assert expiry_of(keep(Looking(BUNDLE, trusted=b"junk"))) > 0
+
+
+def test_a_changed_configuration_is_looked_at_at_once() -> None:
+    """And not when the next pass is due, which is in an hour here."""
+    keeper = Looking(BUNDLE)
+    keeper.seconds = 3600.0
+
+    async def scene() -> None:
+        program = Program(cast(Client, None), Configuration(), "", keeper)
+        chores = asyncio.ensure_future(program.chores())
+        while not keeper.done:
+            await asyncio.sleep(0.001)
+        program.published.store.put(Version("spotweave", "2"))
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(chores, 60)
+
+    asyncio.run(scene())
 
 
 ADDRESSES = {
