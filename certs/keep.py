@@ -1,8 +1,8 @@
 """One replica's watch over the certificates: reads, does the next step, publishes, tells what to serve.
 
-Every replica runs a pass every two seconds. Any of them may do the next step; what it needs to know is in the two
-objects. What it remembers (what it serves, and since when it has seen the objects as they are) makes it careful, and
-lets it bring back a Secret that was lost.
+Every replica runs a pass every two seconds, and when the configuration changes. Any of them may do the next step; what
+it needs to know is in the two objects. What it remembers (what it serves, and since when it has seen the objects as
+they are) makes it careful, and lets it bring back a Secret that was lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from certs import publish
-from certs.renewal import OVERLAP, Bundle, Seen, Why, authorities, expiry, is_accepted, next_step, pem, serves
+from certs.read import pem
+from certs.renewal import OVERLAP, Bundle, Seen, Why, authorities, expiry, is_accepted, next_step, serves
 from kube.client import Client
 from kube.errors import Conflict, Invalid
 

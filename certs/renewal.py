@@ -12,6 +12,8 @@ replicas that are one step behind (A is the old authority, B the new one):
 
 How long something has stood is what the acting replica has seen itself, by its own clock. So no time is ever compared
 with another replica's, and one that was just started waits a full overlap: it can be late, never early.
+
+Whatever the Secret or a caBundle holds, nothing here raises: what cannot be read, or cannot be used, counts as none.
 """
 
 from __future__ import annotations
@@ -22,12 +24,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import verification
 
 from certs.authority import Issued, alternative_name, issue, new_authority
+from certs.read import GARBLED, LONG_AGO, certificates, end, is_authority, is_key_of, pem, private_key
 
 LEAF_LOOK_AHEAD = timedelta(days=30)
 CA_LOOK_AHEAD = timedelta(days=180)
@@ -123,12 +124,15 @@ def _rotated(bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime, 
     """The next step for a bundle whose leaf is good."""
     current, upcoming = signer(bundle), successor(bundle)
     if current and (bundle.wish == ROTATE_LEAF or not _lasts(bundle, current, hosts, now)):
-        return Step(_with_leaf(bundle, current, hosts, now), Why.RENEWED)
+        if renewed := _with_leaf(bundle, current, hosts, now):
+            return Step(renewed, Why.RENEWED)
+        current = None  # it cannot issue
     if upcoming:
         if not seen.has_stood(bundle.trusted, overlap):
             return Step(bundle, Why.NOTHING)
         switched = replace(bundle, authority_key=bundle.next_key, next_key=b"")
-        return Step(_with_leaf(switched, upcoming, hosts, now), Why.SWITCHED)
+        if switched_leaf := _with_leaf(switched, upcoming, hosts, now):
+            return Step(switched_leaf, Why.SWITCHED)
     if bundle.next_key:
         return Step(replace(bundle, next_key=b""), Why.ABANDONED)
     if current and len(authorities(bundle.trusted)) > 1:
@@ -154,18 +158,29 @@ def _repaired(bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime)
         return _begun(bundle, None, now)
     for authority in (signer(bundle), successor(bundle)):
         if authority:
-            renewed = replace(_with_leaf(bundle, authority, hosts, now), authority_key=authority.key)
-            renewed = replace(renewed, next_key=b"" if authority.key == bundle.next_key else bundle.next_key)
-            if verifies(renewed, hosts, now):  # else the authority is of no use, such as one from the future
+            next_key = b"" if authority.key == bundle.next_key else bundle.next_key
+            own = replace(bundle, authority_key=authority.key, next_key=next_key)
+            if renewed := _with_leaf(own, authority, hosts, now):
                 return Step(renewed, Why.RENEWED)
     new = new_authority(now)
     older = [each for known in (bundle.trusted, *sorted(seen.published)) for each in authorities(known)]
     fresh = _trusting(Bundle(trusted=new.certificate, authority_key=new.key), older, now)
-    return Step(_with_leaf(fresh, new, hosts, now), Why.REISSUED)
+    return Step(_served_by(fresh, issue(new, hosts, now)), Why.REISSUED)
 
 
-def _with_leaf(bundle: Bundle, authority: Issued, hosts: tuple[str, ...], now: datetime) -> Bundle:
-    leaf = issue(authority, hosts, now)
+def _with_leaf(bundle: Bundle, authority: Issued, hosts: tuple[str, ...], now: datetime) -> Bundle | None:
+    """The bundle with a new leaf; None where nobody would accept it: an authority that is garbled, or not yet in force.
+
+    It is judged by its signer alone, which may be the only one that stays trusted.
+    """
+    try:
+        renewed = _served_by(bundle, issue(authority, hosts, now))
+    except GARBLED:
+        return None
+    return renewed if verifies(replace(renewed, trusted=authority.certificate), hosts, now) else None
+
+
+def _served_by(bundle: Bundle, leaf: Issued) -> Bundle:
     wish = b"" if bundle.wish == ROTATE_LEAF else bundle.wish
     return replace(bundle, leaf=leaf.certificate, leaf_key=leaf.key, wish=wish)
 
@@ -174,7 +189,7 @@ def _trusting(bundle: Bundle, others: Iterable[x509.Certificate], now: datetime)
     """The bundle, with these trusted too as far as they are authorities in force, and each of them once."""
     held = list(authorities(bundle.trusted))
     for each in others:
-        if each not in held and len(held) < 8 and _is_authority(each) and each.not_valid_after_utc > now:
+        if each not in held and len(held) < 8 and is_authority(each) and end(each) > now:
             held.append(each)
     return replace(bundle, trusted=b"".join(pem(each) for each in held))
 
@@ -209,7 +224,7 @@ def verifies(bundle: Bundle, hosts: tuple[str, ...], at: datetime) -> bool:
         builder = verification.PolicyBuilder().store(store).time(at)
         for host in hosts:
             builder.build_server_verifier(alternative_name(host)).verify(leaf, between)
-    except (ValueError, TypeError, InvalidSignature, verification.VerificationError):
+    except GARBLED:
         return False
     return has_its_key(bundle)
 
@@ -221,49 +236,29 @@ def is_accepted(bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetim
 
 def has_its_key(bundle: Bundle) -> bool:
     """Whether leaf and key are readable and belong together."""
-    try:
-        leaf = x509.load_pem_x509_certificate(bundle.leaf)
-        key = serialization.load_pem_private_key(bundle.leaf_key, password=None)
-    except (ValueError, TypeError):
-        return False
-    return leaf.public_key() == key.public_key()
+    chain, key = certificates(bundle.leaf), private_key(bundle.leaf_key)
+    return bool(chain) and key is not None and is_key_of(key, chain[0])
 
 
 def authorities(trusted: bytes) -> tuple[x509.Certificate, ...]:
     """The certificates of a PEM; none where it is garbled."""
-    try:
-        return tuple(x509.load_pem_x509_certificates(trusted))
-    except ValueError:
-        return ()
+    return certificates(trusted)
 
 
 def expiry(certificate: bytes) -> datetime:
-    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+    """The end of a PEM's first certificate; long ago where it is garbled."""
+    return next(map(end, certificates(certificate)), LONG_AGO)
 
 
-def _authority_of(trusted: bytes, private_key: bytes) -> Issued | None:
-    try:
-        key = serialization.load_pem_private_key(private_key, password=None)
-    except (ValueError, TypeError):
-        return None
+def _authority_of(trusted: bytes, own_key: bytes) -> Issued | None:
+    key = private_key(own_key)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         return None
-    own = (each for each in authorities(trusted) if each.public_key() == key.public_key())
-    return next((Issued(pem(each), private_key) for each in own), None)
+    own = (each for each in authorities(trusted) if is_key_of(key, each))
+    return next((Issued(pem(each), own_key) for each in own), None)
 
 
 def _lasts(bundle: Bundle, authority: Issued, hosts: tuple[str, ...], now: datetime) -> bool:
     """Whether the leaf, judged by its signer alone, is good for the look-ahead, or for as long as the signer is."""
     horizon = min(now + LEAF_LOOK_AHEAD, expiry(authority.certificate) - _SECOND)
     return verifies(replace(bundle, trusted=authority.certificate), hosts, horizon)
-
-
-def _is_authority(certificate: x509.Certificate) -> bool:
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (x509.ExtensionNotFound, ValueError):
-        return False
-
-
-def pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)

@@ -7,8 +7,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from certs import publish
-from certs.renewal import ROTATE_CA, ROTATE_LEAF, Bundle, Seen, authorities, expiry, has_its_key, is_accepted, successor
+from certs.read import LONG_AGO, end
+from certs.renewal import (
+    ROTATE_CA,
+    ROTATE_LEAF,
+    Bundle,
+    Seen,
+    authorities,
+    expiry,
+    has_its_key,
+    is_accepted,
+    signer,
+    successor,
+)
 from cli import access
+
+MISSING = "missing or garbled"
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -42,16 +56,22 @@ def run_show(args: argparse.Namespace) -> int:
 
 
 def described(bundle: Bundle, seen: Seen, *, accepted: bool) -> list[str]:
-    leaf = f"until {expiry(bundle.leaf).isoformat()}" if has_its_key(bundle) else "missing or garbled"
-    trusted = [f"authority    until {each.not_valid_after_utc.isoformat()}" for each in authorities(bundle.trusted)]
+    """A line for each part; one that cannot be read is told like one that is missing."""
+    leaf = _until(expiry(bundle.leaf)) if has_its_key(bundle) else MISSING
+    trusted = [_until(end(each)) for each in authorities(bundle.trusted)] or [MISSING]
     published = "as in the Secret" if seen.published == {bundle.trusted} else "not as in the Secret"
     return [
         f"leaf         {leaf}",
-        *trusted,
+        *(f"authority    {each}" for each in trusted),
+        *([] if signer(bundle) else [f"its key      {MISSING}, or not ours to use"]),
         f"published    {published}",
         f"rotation     {_rotation(bundle)}",
         f"callers      {'accept the leaf' if accepted else 'do not accept the leaf'}",
     ]
+
+
+def _until(moment: datetime) -> str:
+    return MISSING if moment == LONG_AGO else f"until {moment.isoformat()}"
 
 
 def _rotation(bundle: Bundle) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 import uvloop
 
 from certs.keep import Keeper, Source
+from certs.publish import VERSIONS, Version
 from certs.renewal import OVERLAP, Bundle, expiry
 from cli import __version__
 from cli.configuration import load_configuration
@@ -48,6 +49,7 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 SOON_SECONDS = 0.1
 MOST_TRIES = 30  # to get a Lease, before the replica is ready without one
+BREATH_SECONDS = 0.5  # between two looks at the certificates: somebody may put his caBundle back as fast as we put ours
 LEAVE_SECONDS = 0.5  # for the other replicas to hear of it
 UNSEEN_SECONDS = 2.0  # for our last decisions to be seen, at most
 
@@ -90,10 +92,12 @@ def run(args: argparse.Namespace) -> int:
     tls = [bind(args.listen, shared=args.share_port), *([bind(args.peer_listen)] if args.peer_listen else [])]
     plain = bind(args.metrics_listen)
     program.informers.start()
+    program.published.start()
     spare_caches(program.informers.wait_synced)
     program.events.start()
     uvloop.run(_serve(program, tls, plain))
     program.events.stop()
+    program.published.stop()
     program.informers.stop()
     return 0
 
@@ -122,8 +126,13 @@ def _advertised(args: argparse.Namespace) -> str:
     """Where other replicas reach this one: as told, else the pod's own address; "" where it is alone."""
     if args.advertise or args.peer_listen:
         return str(args.advertise or args.peer_listen)
-    pod_ip = os.environ.get("POD_IP", "")
-    return f"{pod_ip}:{args.listen.rpartition(':')[2]}" if pod_ip else ""
+    return peer_address(os.environ.get("POD_IP", ""), args.listen)
+
+
+def peer_address(pod_ip: str, listen: str) -> str:
+    """The pod's address with the port that it listens on, as URLs have it: `[fd00::5]:8443` for IPv6."""
+    host = f"[{pod_ip}]" if ":" in pod_ip else pod_ip
+    return f"{host}:{listen.rpartition(':')[2]}" if pod_ip else ""
 
 
 class Program:
@@ -135,10 +144,13 @@ class Program:
         self._is_leaving = False
         self._is_introduced = not advertised  # to the other replicas; once, and never waited for again
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._renew = asyncio.Event()
+        self._renew, self._look = asyncio.Event(), asyncio.Event()
         self.listening = asyncio.Event()
         self.name = f"{names.WEBHOOK_SERVICE}-{secrets.token_hex(4)}"
         self._keeper = keeper
+        published = Store[Version]()
+        published.subscribe(lambda *_: self._wake(self._look))
+        self.published = Informer(client, VERSIONS, published)  # makes us quick; nothing waits for it
         self._loaded = self._trusted = b""
         stores, states, leases = Stores(), Store[ConfigMap](), Store[Lease]()
         self._membership = Membership(leases)
@@ -146,7 +158,7 @@ class Program:
         self.lines = HttpsLines()
         self.peers = Peers(self.name, members, left, self.lines) if advertised else None
         pods = Informer(client, resources.PODS, stores.pods)
-        self._outages = outages = OutageMemory(states, self._renew_now)
+        self._outages = outages = OutageMemory(states, lambda: self._wake(self._renew))
         self.metrics = Metrics()
         self.identity = Identity()
         self.events = EventWriter(client, self.name)
@@ -242,28 +254,38 @@ class Program:
                 await asyncio.wait_for(self._renew.wait(), pause)
             self._renew.clear()
 
-    def _renew_now(self) -> None:
-        """Called from an informer's thread: outages have changed, and others wait to hear that we know."""
+    def _wake(self, event: asyncio.Event) -> None:
+        """Called from an informer's thread: there is news, of outages or of the caBundle."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._renew.set)
+            self._loop.call_soon_threadsafe(event.set)
 
     async def _keep_certificates(self) -> None:
-        """Keeps the certificates as they should be, for as long as the program runs."""
+        """Keeps the certificates as they should be: a pass from time to time, and when a caBundle may have changed.
+
+        Whatever goes wrong is told and tried again: to serve with what is loaded is better than to end.
+        """
         loop = asyncio.get_running_loop()
         while True:
+            pause = self._keeper.pass_seconds
             try:
                 self._serve_with(await loop.run_in_executor(None, self._keeper.look, datetime.now(UTC)))
-                await asyncio.sleep(self._keeper.pass_seconds)
             except (ApiError, TimeoutError, ssl.SSLError) as error:
                 log.warning("certificates: %s", error)
-                await asyncio.sleep(RETRY_SECONDS)
+                pause = min(pause, RETRY_SECONDS)
+            except Exception:  # the boundary
+                log.exception("certificates: this should not happen; serving with what is loaded")
+            await asyncio.sleep(min(pause, BREATH_SECONDS))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), max(0.0, pause - BREATH_SECONDS))
+            self._look.clear()
 
     def _serve_with(self, bundle: Bundle | None) -> None:
-        if self._keeper.trusted != self._trusted:
-            self.lines.trust(self._keeper.trusted)
-            self._trusted = self._keeper.trusted
+        """Our own leaf first: what peers are judged by may be garbled, and callers do not care."""
         if bundle is not None and bundle.leaf != self._loaded:
             self.identity.load(bundle.leaf, bundle.leaf_key)
             self._loaded = bundle.leaf
             self.metrics.certificate_expiry.set(expiry(bundle.leaf).timestamp())
             log.info("certificates: serving a leaf that is valid until %s", expiry(bundle.leaf).isoformat())
+        if self._keeper.trusted not in (self._trusted, b""):
+            self.lines.trust(self._keeper.trusted)
+            self._trusted = self._keeper.trusted

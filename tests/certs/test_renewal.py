@@ -3,12 +3,15 @@
 import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from random import Random
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from certs.authority import CA_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Issued, issue, new_authority
 from certs.renewal import (
@@ -30,6 +33,8 @@ from certs.renewal import (
     successor,
     verifies,
 )
+from cli.certs import described
+from tests.certs.garble import garbled
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 HOSTS = ("spotweave-webhook.spotweave-system.svc",)
@@ -170,6 +175,14 @@ def test_wishes_are_carried_out_once(bundle: Bundle, why: Why) -> None:
 # --- damage ----------------------------------------------------------------------------------------------------------
 
 
+# Of a curve (secp160r1) that the library does not know: neither garbled nor of any use.
+STRANGE_KEY = b"""-----BEGIN EC PRIVATE KEY-----
+MFECAQEEFQBlB1j3nFH9Wff38O38RomR634WOKAHBgUrgQQACKEsAyoABL1Aj74C
+9Em45qs/dHUlMEU+bIJtyDN6uCcVtdN3ZF9cj9ztM5r4/30=
+-----END EC PRIVATE KEY-----
+"""
+
+
 DAMAGED: dict[str, tuple[Bundle, Why]] = {
     "nothing at all": (Bundle(), Why.REISSUED),
     "no authority": (replace(FRESH, trusted=b""), Why.REISSUED),
@@ -177,16 +190,27 @@ DAMAGED: dict[str, tuple[Bundle, Why]] = {
     "no authority's key": (replace(FRESH, authority_key=b""), Why.BEGUN),
     "a garbled authority's key": (replace(FRESH, authority_key=b"\xff\x00"), Why.BEGUN),
     "another authority's key": (replace(FRESH, authority_key=OTHER.authority_key), Why.BEGUN),
+    "an authority's key of a strange curve": (replace(FRESH, authority_key=STRANGE_KEY), Why.BEGUN),
     "no leaf": (replace(FRESH, leaf=b""), Why.RENEWED),
     "a garbled leaf": (replace(FRESH, leaf=FRESH.leaf[:-60]), Why.RENEWED),
     "no leaf's key": (replace(FRESH, leaf_key=b""), Why.RENEWED),
     "a garbled leaf's key": (replace(FRESH, leaf_key=b"key"), Why.RENEWED),
+    "a leaf's key of a strange curve": (replace(FRESH, leaf_key=STRANGE_KEY), Why.RENEWED),
     "another leaf's key": (replace(FRESH, leaf_key=OTHER.leaf_key), Why.RENEWED),
     "a leaf of a foreign authority": (replace(FRESH, leaf=OTHER.leaf, leaf_key=OTHER.leaf_key), Why.RENEWED),
     "the authority itself as leaf": (replace(FRESH, leaf=FRESH.trusted, leaf_key=FRESH.authority_key), Why.RENEWED),
     "begun, no leaf": (replace(BEGUN, leaf=b""), Why.RENEWED),
     "begun, no leaf and no authority's key": (replace(BEGUN, leaf=b"", authority_key=b""), Why.RENEWED),
     "begun, a garbled next key": (replace(BEGUN, next_key=b"x"), Why.ABANDONED),
+    "begun, a next key of a strange curve": (replace(BEGUN, next_key=STRANGE_KEY), Why.ABANDONED),
+    "begun, and the next authority is none": (
+        replace(BEGUN, trusted=FRESH.trusted + FRESH.leaf, next_key=FRESH.leaf_key),
+        Why.ABANDONED,
+    ),
+    "the key is that of a leaf, which cannot issue": (
+        replace(FRESH, trusted=FRESH.trusted + OTHER.leaf, authority_key=OTHER.leaf_key),
+        Why.BEGUN,
+    ),
     "a leaf of the old authority though the new one signs": (
         replace(SWITCHED, leaf=FRESH.leaf, leaf_key=FRESH.leaf_key),
         Why.RENEWED,
@@ -206,6 +230,27 @@ def test_whatever_is_damaged_is_repaired(bundle: Bundle, why: Why) -> None:
     assert len(authorities(new.bundle.trusted)) == 1
     assert signer(new.bundle)
     assert not successor(new.bundle)
+
+
+FLIPS = st.lists(st.sampled_from(["trusted", "authority_key", "next_key", "leaf", "leaf_key"]), min_size=1, max_size=2)
+
+
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")  # a garbled one is odd
+@settings(max_examples=400)
+@given(st.sampled_from([FRESH, BEGUN, SWITCHED]), FLIPS, st.booleans(), st.booleans(), st.integers(0, 2**32))
+def test_no_byte_of_the_der_stops_a_pass(
+    held: Bundle, parts: list[str], remembers: bool, is_published: bool, seed: int
+) -> None:
+    """In any part of the Secret and in what is published: the next step is a leaf that verifies, or keeps one."""
+    bundle, chance = held, Random(seed)
+    for part in parts:
+        bundle = replace(bundle, **{part: garbled(getattr(bundle, part), chance.randrange)})
+    sight = seen(held.trusted if is_published else garbled(held.trusted, chance.randrange))
+    serving = held if remembers else None
+    new = next_step(bundle, sight, serving, HOSTS, NOW)
+    assert verifies(new.bundle, HOSTS, NOW)
+    assert serves(serving, bundle, sight, HOSTS, NOW, OVERLAP) in (serving, bundle)
+    assert described(bundle, sight, accepted=False)
 
 
 @pytest.mark.parametrize("bundle", [each for each, _ in DAMAGED.values()][:6], ids=list(DAMAGED)[:6])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from kube.client import Client
 from kube.configmaps import read_configuration
 from kube.errors import NotFound
 from kube.snapshot import read_snapshot
+from placement import names
 from placement.slots import Mix
 from placement.status import WorkloadStatus, statuses
 
@@ -176,6 +178,13 @@ class World:
             "items"
         ]
         return found
+
+
+def failed_open(client: Client) -> int:
+    """The API server's own count of calls to us that failed, and of those that it could not make."""
+    text = client.get("/metrics").decode()
+    pattern = rf'^apiserver_admission_webhook_fail_open_count{{.*"{re.escape(names.WEBHOOK_ENTRY)}".*}} (\d+)$'
+    return sum(int(count) for count in re.findall(pattern, text, re.MULTILINE))
 
 
 def is_exact(status: WorkloadStatus, spot: int, on_demand: int) -> bool:
