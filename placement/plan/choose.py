@@ -214,7 +214,9 @@ class _Chooser:
         self._promise(wish)
         pod, origin = wish.member.pod, wish.member.of
         if wish.how is How.EVICT:
-            return Action(How.EVICT, wish.why, workload, pod, origin, wish.to, text=f"to {wish.to}")
+            rests_on = tuple(each.pod for each in self._members[workload.uid] if each.pod.uid != pod.uid)
+            text = f"to {wish.to}"
+            return Action(How.EVICT, wish.why, workload, pod, origin, wish.to, text=text, rests_on=rests_on)
         until = self._scene.now + self._moves.timeout.total_seconds()
         template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
         return Action(
