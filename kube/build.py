@@ -120,7 +120,7 @@ def _build_terms(raw: bytes) -> tuple[NodeTerm, ...]:
     return tuple(
         tuple(
             NodeRequirement(expression.key or "", expression.operator or "", tuple(expression.values or ()))
-            for expression in term.match_expressions or ()
+            for expression in (*(term.match_expressions or ()), *(term.match_fields or ()))
         )
         for term in (selector.node_selector_terms if selector is not None else None) or ()
     )

@@ -66,6 +66,7 @@ class Expression(Wire):
 
 class SelectorTerm(Wire):
     match_expressions: list[Expression] | None = None
+    match_fields: list[Expression] | None = None
 
 
 class NodeSelector(Wire):
@@ -161,6 +162,7 @@ Quantities = dict[str, str | int | float]
 
 class Resources(Wire):
     requests: Quantities | None = None
+    limits: Quantities | None = None
 
 
 class Port(Wire):
@@ -180,6 +182,8 @@ class SpreadConstraint(Wire):
     max_skew: int | None = None
     when_unsatisfiable: str | None = None
     label_selector: dict[str, Any] | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ touch. So the work for an event depends on the size of one workload, not on that
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from placement import names
@@ -30,6 +30,7 @@ from placement.plan.actions import Action, How, Why
 from placement.plan.assess import Assessment, assess
 from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of, released
 from placement.plan.lost import Gone, proof_of
+from placement.plan.room import host_port
 from placement.policy import Policy, resolve
 
 DELETED_BY_CLOUD = "DeletingNode"
@@ -51,6 +52,7 @@ class Board:
         self._released_of: dict[str, dict[str, Pod]] = {}  # by former owner
         self._pods_on: dict[str, dict[str, Pod]] = {}  # by node
         self._used: dict[str, Counter[str]] = {}
+        self._waiting: dict[str, Pod] = {}  # by UID: pods that have no node yet
         self._budgets: dict[str, dict[str, Budget]] = {}
         self._budget_indexes: dict[str, BudgetIndex] = {}  # made when it is asked for
         self._quotas: dict[str, dict[str, Quota]] = {}
@@ -170,6 +172,8 @@ class Board:
             _nest(self._pods_of, where.owner.uid, where.uid, pod)
         if where.node:
             _nest(self._pods_on, where.node, where.uid, pod)
+        elif where.phase == "Pending":
+            _set(self._waiting, where.uid, None if where.terminating else pod)
 
     def _touch(self, owner_uid: str) -> None:
         replica_set = self._sets.get(owner_uid)
@@ -183,6 +187,8 @@ class Board:
         used = self._used.setdefault(pod.node, Counter())
         for key, amount in pod.needs.requests.items():
             used[key] += sign * amount
+        for port in pod.needs.host_ports:
+            used[host_port(port)] += sign
         used["pods"] += sign
         if not used["pods"]:
             del self._used[pod.node]
@@ -265,6 +271,11 @@ class Board:
     @property
     def namespaces(self) -> Mapping[str, Namespace]:
         return self._namespaces
+
+    @property
+    def waiting(self) -> Collection[Pod]:
+        """Pods of everybody that have no node yet, and will take room somewhere."""
+        return self._waiting.values()
 
     def used(self, node: str) -> Mapping[str, int]:
         return self._used.get(node, NO_AMOUNTS)

@@ -132,7 +132,11 @@ def test_a_pod_keeps_what_placement_looks_at() -> None:
         terminating=True,
         unschedulable="",
         required_terms=(
-            (NodeRequirement("zone", "In", ("a", "b")), NodeRequirement("gpu", "DoesNotExist")),
+            (
+                NodeRequirement("zone", "In", ("a", "b")),
+                NodeRequirement("gpu", "DoesNotExist"),
+                NodeRequirement("metadata.name", "In", ("n1",)),
+            ),
             (NodeRequirement("arm", "Exists"),),
         ),
         created=ELEVEN,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from placement import names
-from placement.model import Class
+from placement.configuration import Configuration
+from placement.model import Class, Needs, Pod
+from rebalancer.board import Board
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import Cluster
 
@@ -49,3 +53,21 @@ def test_a_pod_that_was_put_back_is_not_put_back_again_before_it_is_seen() -> No
     cluster.run(30)
     assert rebalancer.count("undo") == released
     assert not any(names.RELEASED in pod.annotations for pod in cluster.pods)
+
+
+def test_the_board_knows_who_waits_and_which_ports_are_taken() -> None:
+    """A pod waits until it has a node, and holds its ports until it is finished."""
+    board = Board(Configuration())
+    waits = Pod("shop", "p", "u", needs=Needs(host_ports=(80,)))
+    placed = replace(waits, node="n", phase="Running")
+    steps = [(None, waits), (waits, placed), (placed, replace(placed, phase="Succeeded"))]
+    seen = []
+    for old, new in steps:
+        board.observe(old, new)
+        board.drain()
+        seen.append((len(board.waiting), dict(board.used("n"))))
+    assert seen == [(1, {}), (0, {"host-port/80": 1, "pods": 1}), (0, {})]
+    board.observe(None, waits)
+    board.observe(waits, replace(waits, terminating=True))
+    board.drain()
+    assert list(board.waiting) == []
