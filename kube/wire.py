@@ -205,7 +205,12 @@ class NodeStatus(Wire):
     allocatable: Raw = Raw()
 
 
+class NodeMeta(Meta):
+    finalizers: list[str] | None = None
+
+
 class NodeObject(Identity):
+    metadata: NodeMeta = msgspec.field(default_factory=NodeMeta)
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
@@ -303,6 +308,7 @@ class QuotaObject(Identity):
 
 
 class Reference(Wire):
+    kind: str | None = None
     name: str | None = None
     uid: str | None = None
 

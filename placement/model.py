@@ -133,6 +133,7 @@ class Node:
     created: float = 0.0
     uid: str = ""
     annotations: Mapping[str, str] = field(default_factory=nothing)  # only ours
+    outlives_machine: bool = False  # a finalizer holds its deletion until the machine is gone
 
     @property
     def key(self) -> Key:
@@ -389,6 +390,7 @@ class Sign:
     about: str  # the name of the object that it regards
     at: float = 0.0
     uid: str = ""  # of that object; some write its name there
+    kind: str = ""  # of that object
 
     @property
     def key(self) -> Key:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from placement import names
@@ -112,7 +113,7 @@ class Board:
     def _lose(self, node: Node) -> None:
         if not self._pods_on.get(node.name):
             return
-        is_leaving = node.is_leaving(self._configuration.leaving_taints)
+        is_leaving = replace(node, deleting=False).is_leaving(self._configuration.leaving_taints)
         proof = proof_of(node, is_leaving, self._is_deleted_by_cloud(node))
         self.lost[node.name] = Gone(node, self._class_of(node), proof)
 
@@ -210,7 +211,7 @@ class Board:
         """The latest of its kind counts. Events outlive what they tell of by an hour, and nodes' names come again."""
         if old is not None and self._signs.get((old.reason, old.about)) is old:
             del self._signs[old.reason, old.about]
-        if new is None:
+        if new is None or (new.reason == DELETED_BY_CLOUD and new.kind != "Node"):
             return
         known = self._signs.get((new.reason, new.about))
         if known is None or known.at <= new.at:

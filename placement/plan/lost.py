@@ -32,10 +32,10 @@ Lost = Mapping[str, Gone]  # by the node's name
 
 
 def proof_of(last_seen: Node, is_leaving: bool, is_deleted_by_cloud: bool) -> str:
-    """What proves that the machine of a Node that was deleted is gone."""
+    """What proves that the machine of a Node that was deleted is gone. That somebody asked for that does not."""
     if is_deleted_by_cloud:
         return "the cloud said so (DeletingNode)"
-    if last_seen.deleting:
+    if last_seen.deleting and last_seen.outlives_machine:
         return "its deletion was held by a finalizer until its machine was gone"
     if not last_seen.ready:
         return "it was not ready when it was deleted"

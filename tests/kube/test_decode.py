@@ -282,6 +282,10 @@ def test_a_node_tells_class_health_and_taints() -> None:
         created=ELEVEN,
     )
     assert decoded(NODES, raw) == expected
+    raw["metadata"]["finalizers"] = ["somebody.example/else"]
+    assert decoded(NODES, raw) == expected
+    raw["metadata"]["finalizers"].append("karpenter.sh/termination")
+    assert decoded(NODES, raw).outlives_machine
     raw["status"]["conditions"][1]["status"] = "Unknown"
     assert not decoded(NODES, raw).ready
 
@@ -474,7 +478,7 @@ def test_a_sign_is_dated_by_when_it_was_last_seen(dated: Raw, expected: float) -
         "message": "gone",
         **dated,
     }
-    assert decoded(DELETED_NODES, raw) == Sign("default", "e", "DeletingNode", "n1", expected)
+    assert decoded(DELETED_NODES, raw) == Sign("default", "e", "DeletingNode", "n1", expected, kind="Node")
 
 
 def test_of_signs_only_those_that_we_go_by_are_asked_for() -> None:

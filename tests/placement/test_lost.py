@@ -21,10 +21,20 @@ from tests.placement.plans import NEEDS, NOW, SPOT, assessed, ground, group, nod
         (node("n"), False, False, False),
         (node("n"), False, True, True),
         (node("n", ready=False), False, False, True),
-        (node("n", deleting=True), False, False, True),
+        (node("n", deleting=True), False, False, False),
+        (node("n", deleting=True, outlives_machine=True), False, False, True),
+        (node("n", outlives_machine=True), False, False, False),
         (node("n"), True, False, True),
     ],
-    ids=["deleted while ready", "the cloud said so", "not ready", "held by a finalizer", "leaving"],
+    ids=[
+        "deleted while ready",
+        "the cloud said so",
+        "not ready",
+        "held by whatever finalizer",
+        "held until its machine was gone",
+        "that could have been",
+        "leaving",
+    ],
 )
 def test_what_proves_that_a_machine_is_gone(last_seen: Node, is_leaving: bool, said: bool, is_proven: bool) -> None:
     assert bool(proof_of(last_seen, is_leaving, said)) is is_proven
