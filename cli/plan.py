@@ -155,6 +155,7 @@ def planned(picture: Picture) -> Planned:
         board.budgets_of,
         board.is_awaited,
         is_paused=picture.paused is not None,
+        waiting=board.waiting,
     )
     return Planned(board, plan(scene), places(snapshot.nodes, picture.configuration))
 

@@ -42,7 +42,7 @@ from placement.plan.actions import Plan
 from placement.savings import Prices
 from rebalancer.app import create_app, serving
 from rebalancer.board import Board
-from rebalancer.executor import Done, Executor
+from rebalancer.executor import Done, Executor, Sight
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import Metrics
 from rebalancer.tell import Teller
@@ -116,6 +116,7 @@ class Program:
         self._outages = OutageMemory(states, self._wake.set)
         self._pause = PauseMemory(states, self._wake.set)
         self._board = Board(configuration)
+        self._stores: dict[str, Store[Any]] = {}
         self._informers = InformerSet(
             [Informer(client, STATE, states), *(self._followed(client, each) for each in FOLLOWED)]
         )
@@ -127,11 +128,10 @@ class Program:
         self.metrics.outage_version.set_function(lambda: self._outages.current.version)
         self.metrics.paused.set_function(lambda: self._is_paused(time.time()))
         executor = Executor(
-            PodWriter(client, faults),
+            PodWriter(client, faults, is_leading=self._leader.is_leading),
             Notes(client, faults=faults),
             ThreadPoolExecutor(WRITERS, "write"),
-            is_leading=self._leader.is_leading,
-            current=self._pods.get,
+            self._sight(configuration),
         )
         around = Around(
             self._leader.is_leading, self._is_current, lambda: self._outages.current, lambda: self._pause.current
@@ -164,12 +164,20 @@ class Program:
         return "the Lease was not read yet" if self._leader.holder is None else None
 
     def _followed(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
-        store = Store[Any]()
+        store = self._stores[resource.name] = Store[Any]()
         store.subscribe(self._board.observe)
         store.subscribe(lambda _old, _new: self._wake.set())
-        if resource is resources.PODS_IN_FULL:
-            self._pods = store
         return Informer(client, resource, store)
+
+    def _sight(self, configuration: Configuration) -> Sight:
+        return Sight(
+            is_leading=self._leader.is_leading,
+            is_paused=lambda: self._is_paused(time.time()),
+            pod=self._stores[resources.PODS_IN_FULL.name].get,
+            node=self._stores[resources.NODES.name].get,
+            namespace=self._stores[resources.NAMESPACES.name].get,
+            leaving_taints=configuration.leaving_taints,
+        )
 
     def _is_current(self) -> bool:
         return self._informers.synced and self._informers.is_current(time.monotonic())

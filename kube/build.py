@@ -120,7 +120,7 @@ def _build_terms(raw: bytes) -> tuple[NodeTerm, ...]:
     return tuple(
         tuple(
             NodeRequirement(expression.key or "", expression.operator or "", tuple(expression.values or ()))
-            for expression in term.match_expressions or ()
+            for expression in (*(term.match_expressions or ()), *(term.match_fields or ()))
         )
         for term in (selector.node_selector_terms if selector is not None else None) or ()
     )
@@ -214,6 +214,7 @@ def node(wire: NodeObject) -> Node:
         created=seconds(meta.creation_timestamp),
         uid=meta.uid or "",
         annotations=_ours(meta.annotations),
+        outlives_machine=any(each in names.TERMINATION_FINALIZERS for each in meta.finalizers or ()),
     )
 
 
@@ -304,6 +305,7 @@ def sign(wire: SignObject) -> Sign:
         about=(about.name if about is not None else None) or "",
         at=max(map(seconds, moments)) or seconds(meta.creation_timestamp),
         uid=(about.uid if about is not None else None) or "",
+        kind=intern((about.kind if about is not None else None) or ""),
     )
 
 

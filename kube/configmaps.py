@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from kube.client import Client
+from kube.client import ANSWER_SECONDS, Client
 from kube.decode import Shape
 from kube.errors import Conflict, NotFound
 from kube.faults import NO_FAULTS, Call, Faults
@@ -81,9 +81,14 @@ def read_outages(client: Client) -> tuple[Outages, dict[str, Any] | None]:
     return _outages(_data(raw).get(KEY, "")), raw
 
 
-def change_outages(client: Client, change: Callable[[Outages], Outages], faults: Faults = NO_FAULTS) -> Outages:
+def change_outages(
+    client: Client,
+    change: Callable[[Outages], Outages],
+    faults: Faults = NO_FAULTS,
+    call_seconds: float = ANSWER_SECONDS,
+) -> Outages:
     """Writes what `change` makes of what is noted; several writers may race, nobody's note is lost."""
-    return _outages(_change_state(client, KEY, lambda text: outages_text(change(_outages(text))), faults))
+    return _outages(_change_state(client, KEY, lambda text: outages_text(change(_outages(text))), faults, call_seconds))
 
 
 def read_pause(client: Client) -> Pause | None:
@@ -105,9 +110,9 @@ def _outages(text: str) -> Outages:
     return parse_outages(text) if text else Outages()
 
 
-def _read_state(client: Client) -> dict[str, Any] | None:
+def _read_state(client: Client, call_seconds: float = ANSWER_SECONDS) -> dict[str, Any] | None:
     try:
-        raw: dict[str, Any] = client.get_json(f"{PATH}/{names.STATE_MAP}")
+        raw: dict[str, Any] = client.get_json(f"{PATH}/{names.STATE_MAP}", timeout_seconds=call_seconds)
     except NotFound:
         return None
     return raw
@@ -117,16 +122,22 @@ def _data(raw: dict[str, Any] | None) -> dict[str, str]:
     return (raw or {}).get("data") or {}
 
 
-def _change_state(client: Client, key: str, change: Callable[[str], str], faults: Faults = NO_FAULTS) -> str:
+def _change_state(
+    client: Client,
+    key: str,
+    change: Callable[[str], str],
+    faults: Faults = NO_FAULTS,
+    call_seconds: float = ANSWER_SECONDS,
+) -> str:
     """Writes what `change` makes of one key's text ("": there is none, or shall be none), and gives it."""
     for _ in range(_TRIES):
-        raw = _read_state(client)
+        raw = _read_state(client, call_seconds)
         before = _data(raw).get(key, "")
         after = change(before)
         try:
             if after != before:
                 with faults.around(Call.OUTAGE):
-                    _write_state(client, raw, key, after)
+                    _write_state(client, raw, key, after, call_seconds)
         except Conflict:
             continue
         return after
@@ -134,15 +145,16 @@ def _change_state(client: Client, key: str, change: Callable[[str], str], faults
     raise Conflict(f"PUT {PATH}/{names.STATE_MAP}", 409, "Conflict", told)
 
 
-def _write_state(client: Client, raw: dict[str, Any] | None, key: str, text: str) -> None:
+def _write_state(client: Client, raw: dict[str, Any] | None, key: str, text: str, call_seconds: float) -> None:
     """The other keys stay as they are; the API server refuses where the ConfigMap has changed since it was read."""
     others = {name: value for name, value in _data(raw).items() if name != key}
     data = {**others, key: text} if text else others
     if raw is not None:
-        client.put(f"{PATH}/{names.STATE_MAP}", {**raw, "data": data})
+        client.put(f"{PATH}/{names.STATE_MAP}", {**raw, "data": data}, timeout_seconds=call_seconds)
         return
     metadata = {"name": names.STATE_MAP, "namespace": names.SYSTEM_NAMESPACE}
-    client.post(PATH, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    client.post(PATH, body, timeout_seconds=call_seconds)
 
 
 class OutageMemory:

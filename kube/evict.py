@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Any
 
 from cachetools import TTLCache
@@ -40,7 +41,10 @@ GONE_SECONDS = 1.0  # for so long nobody asks again whether a Node is gone; one 
 
 
 class PodWriter:
-    """Writes to pods. Who calls asks beforehand whether we lead. Safe to use from many threads."""
+    """Writes to pods. Who calls asks beforehand whether we lead; what takes several calls asks between them, too.
+
+    Safe to use from many threads.
+    """
 
     def __init__(
         self,
@@ -48,11 +52,14 @@ class PodWriter:
         faults: Faults = NO_FAULTS,
         call_seconds: float = CALL_SECONDS,
         gone_seconds: float = GONE_SECONDS,
+        is_leading: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
         self._faults = faults
         self._call_seconds = call_seconds
+        self._is_leading = is_leading
         self._gone: TTLCache[str, bool] = TTLCache(10_000, gone_seconds)
+        self._gone_lock = Lock()  # such a cache is not made for threads
 
     def annotate(
         self,
@@ -93,20 +100,20 @@ class PodWriter:
         """Ends a pod whose Node is gone as pod GC would: Failed and marked as disrupted first, then deleted at once.
 
         The Node is looked for before each of the two, unless that was done a moment ago. Should it be there (again),
-        the outcome is BUSY: whoever plans has to look anew.
+        or somebody else lead by then, the outcome is BUSY: whoever plans has to look anew.
         """
         try:
             raw = self._client.get_json(_path(key), timeout_seconds=self._call_seconds)
             if raw["metadata"]["uid"] != uid:
                 return Outcome.GONE
             node = raw["spec"].get("nodeName", "")
-            if not self._is_lost(key, node):
+            if not self._is_lost(key, node) or not self._is_leading():
                 return Outcome.BUSY
             if (raw.get("status") or {}).get("phase") not in FINISHED:
                 failed = self._fail(key, uid, why)
                 if failed is not Outcome.DONE:
                     return failed
-                if not self._is_lost(key, node):
+                if not self._is_lost(key, node) or not self._is_leading():
                     return Outcome.BUSY
         except NotFound:
             return Outcome.GONE
@@ -124,11 +131,16 @@ class PodWriter:
 
     def _is_lost(self, key: Key, node: str) -> bool:
         """A pod without a node is not lost, it waits for one. Pods of one node go together, so it is asked for once."""
-        if node and (node in self._gone or self.node_is_gone(node)):
-            self._gone.setdefault(node, True)
+        if node and (self._was_gone(node) or self.node_is_gone(node)):
+            with self._gone_lock:
+                self._gone.setdefault(node, True)
             return True
         log.warning("pod %s: not lost: %s", key, f"its node {node} is there" if node else "it has no node")
         return False
+
+    def _was_gone(self, node: str) -> bool:
+        with self._gone_lock:
+            return node in self._gone
 
     def _fail(self, key: Key, uid: str, why: str) -> Outcome:
         """A strategic patch: it adds one condition and leaves the others."""

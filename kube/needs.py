@@ -6,7 +6,7 @@ matter. Only a spec whose parts were not seen of late is decoded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from sys import intern
 
@@ -58,8 +58,14 @@ def _build_requests(raw: bytes) -> Mapping[str, int]:
     return amounts(resources.requests) if resources is not None else NO_AMOUNTS
 
 
+def _build_limits(raw: bytes) -> Mapping[str, int]:
+    resources = _decode_resources(raw) if raw else None
+    return amounts(resources.limits) if resources is not None else NO_AMOUNTS
+
+
 shared_amounts = Shared(_build_amounts)
 shared_requests = Shared(_build_requests, 1024)
+shared_limits = Shared(_build_limits, 1024)
 _kept: Kept[_Key, Needs] = Kept()
 _kept_spread: Kept[tuple[_Key, bytes], Needs] = Kept(2048)
 
@@ -141,6 +147,7 @@ def _needs(spec: PodSpecInFull) -> Needs:
     grace = spec.termination_grace_period_seconds
     return Needs(
         requests=_requests(spec),
+        limits=_requests(spec, shared_limits),
         node_selector=_node_selector(spec.node_selector),
         tolerations=_tolerations(spec.tolerations),
         has_pod_affinity=_has_pod_affinity(spec.affinity),
@@ -157,7 +164,9 @@ def requests_in(spec: bytes) -> Mapping[str, int]:
     return _requests(_decode_asking(spec))
 
 
-def _requests(spec: PodSpecInFull | Asking) -> Mapping[str, int]:
+def _requests(
+    spec: PodSpecInFull | Asking, of: Callable[[Raw], Mapping[str, int]] = shared_requests
+) -> Mapping[str, int]:
     """As the scheduler counts: what runs together is added, what runs before it only has to fit; then the overhead.
 
     Sidecars (init containers that always restart) run beside all that starts after them. Example, CPU: containers
@@ -166,16 +175,16 @@ def _requests(spec: PodSpecInFull | Asking) -> Mapping[str, int]:
     beside: dict[str, int] = {}  # the sidecars so far; in the end, all that runs together
     most: dict[str, int] = {}
     for container in spec.init_containers or ():
-        asked = shared_requests(container.resources)
+        asked = of(container.resources)
         if container.restart_policy == _SIDECAR:
             _add(beside, asked)
         else:
             _raise(most, beside)
             _raise(most, {name: beside.get(name, 0) + each for name, each in asked.items()})
     for container in spec.containers or ():
-        _add(beside, shared_requests(container.resources))
+        _add(beside, of(container.resources))
     _raise(most, beside)
-    most |= shared_requests(spec.resources)  # of the pod as a whole: stands for its containers' sum
+    most |= of(spec.resources)  # of the pod as a whole: stands for its containers' sum
     _add(most, shared_amounts(spec.overhead))
     return {name: each for name, each in most.items() if each} or NO_AMOUNTS
 
@@ -212,7 +221,11 @@ def _tolerations(raw: Raw) -> tuple[Toleration, ...]:
 def _hard_spread(raw: bytes) -> tuple[HardSpread, ...]:
     return tuple(
         HardSpread(
-            intern(each.topology_key or ""), 1 if each.max_skew is None else each.max_skew, each.label_selector or {}
+            intern(each.topology_key or ""),
+            1 if each.max_skew is None else each.max_skew,
+            each.label_selector or {},
+            each.min_domains or 1,
+            each.node_affinity_policy == "Ignore",
         )
         for each in _decode_spread(raw) or ()
         if each.when_unsatisfiable == _HARD.decode()

@@ -11,6 +11,7 @@ from typing import Any
 from kube.client import Client
 from kube.configmaps import change_outages
 from kube.errors import ApiError
+from kube.evict import CALL_SECONDS
 from kube.faults import NO_FAULTS, Faults
 from kube.membership import DURATION_SECONDS, WEBHOOK_LEASES
 from placement import names
@@ -32,29 +33,35 @@ class Notes:
         now: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
+        call_seconds: float = CALL_SECONDS,
     ) -> None:
         self._client = client
         self._faults = faults
         self._now = now
         self._timer = timer
         self._pause = pause
+        self._call_seconds = call_seconds
 
     def note(self, outages: Sequence[Outage]) -> None:
-        """Raises ApiError or TimeoutError where it could not be written."""
+        """Raises ApiError where it could not be written. Orphans wait for it, so no call may take long."""
 
         def with_them(known: Outages) -> Outages:
             for outage in outages:
                 known = noted(known, outage, self._now())
             return known
 
-        written = change_outages(self._client, with_them, self._faults)
+        written = change_outages(self._client, with_them, self._faults, self._call_seconds)
         for outage in outages:
             zones = ", ".join(sorted(outage.zones)) or "all zones"
             log.warning("outage of %s in %s noted (version %d)", outage.of, zones, written.version)
         self._wait_until_read(written.version)
 
     def end(self, outages: Sequence[Outage]) -> None:
-        written = change_outages(self._client, lambda known: ended(known, outages, self._now()), self._faults)
+
+        def without_them(known: Outages) -> Outages:
+            return ended(known, outages, self._now())
+
+        written = change_outages(self._client, without_them, self._faults, self._call_seconds)
         for outage in outages:
             log.info("outage of %s is over (version %d)", outage.of, written.version)
 
@@ -62,7 +69,8 @@ class Notes:
         deadline = self._timer() + READ_SECONDS
         while self._timer() < deadline:
             try:
-                behind = [name for name, read in self._readers().items() if read < version]
+                left = deadline - self._timer()
+                behind = [name for name, read in self._readers(left).items() if read < version]
             except ApiError as error:
                 log.warning("which webhooks have read version %d: %s", version, error)
                 return
@@ -71,9 +79,9 @@ class Notes:
             self._pause(PAUSE_SECONDS)
         log.warning("version %d of the outages was not read within %.0f s by %s", version, READ_SECONDS, behind)
 
-    def _readers(self) -> dict[str, int]:
+    def _readers(self, call_seconds: float) -> dict[str, int]:
         """The webhook replicas that are alive, and the version that each has read."""
-        raw = self._client.get_json(WEBHOOK_LEASES.path, WEBHOOK_LEASES.query)
+        raw = self._client.get_json(WEBHOOK_LEASES.path, WEBHOOK_LEASES.query, timeout_seconds=call_seconds)
         return {each["metadata"]["name"]: _version(each) for each in raw["items"] if _is_alive(each, self._now())}
 
 

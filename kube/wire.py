@@ -66,6 +66,7 @@ class Expression(Wire):
 
 class SelectorTerm(Wire):
     match_expressions: list[Expression] | None = None
+    match_fields: list[Expression] | None = None
 
 
 class NodeSelector(Wire):
@@ -161,6 +162,7 @@ Quantities = dict[str, str | int | float]
 
 class Resources(Wire):
     requests: Quantities | None = None
+    limits: Quantities | None = None
 
 
 class Port(Wire):
@@ -180,6 +182,8 @@ class SpreadConstraint(Wire):
     max_skew: int | None = None
     when_unsatisfiable: str | None = None
     label_selector: dict[str, Any] | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
@@ -201,7 +205,12 @@ class NodeStatus(Wire):
     allocatable: Raw = Raw()
 
 
+class NodeMeta(Meta):
+    finalizers: list[str] | None = None
+
+
 class NodeObject(Identity):
+    metadata: NodeMeta = msgspec.field(default_factory=NodeMeta)
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
@@ -299,6 +308,7 @@ class QuotaObject(Identity):
 
 
 class Reference(Wire):
+    kind: str | None = None
     name: str | None = None
     uid: str | None = None
 

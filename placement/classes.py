@@ -128,11 +128,12 @@ def _allowed(labels: tuple[ClassLabel, ...], own_terms: tuple[NodeTerm, ...]) ->
 
 
 def _satisfiable(labels: tuple[ClassLabel, ...], term: NodeTerm) -> bool:
-    """Whether some value of each class label satisfies all that the term says of it."""
+    """Whether some value of each class label satisfies all that the term says of it. Gt and Lt say nothing of it."""
+    judged = tuple(requirement for requirement in term if requirement.operator not in ("Gt", "Lt"))
     return all(
         any(
-            all(requirement.allows(value) for requirement in term if requirement.key == label.key)
-            for value in _possible_values(label, term)
+            all(requirement.allows(value) for requirement in judged if requirement.key == label.key)
+            for value in _possible_values(label, judged)
         )
         for label in labels
     )

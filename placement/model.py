@@ -133,6 +133,7 @@ class Node:
     created: float = 0.0
     uid: str = ""
     annotations: Mapping[str, str] = field(default_factory=nothing)  # only ours
+    outlives_machine: bool = False  # a finalizer holds its deletion until the machine is gone
 
     @property
     def key(self) -> Key:
@@ -155,6 +156,8 @@ class HardSpread:
     topology_key: str
     max_skew: int = 1
     selector: Mapping[str, object] = field(default_factory=dict)
+    min_domains: int = 1
+    counts_all_nodes: bool = False  # also those that the pod may not use (nodeAffinityPolicy: Ignore)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,7 @@ class Needs:
     """What a pod asks of a node, beside its required node affinity. Siblings share one."""
 
     requests: Mapping[str, int] = field(default_factory=no_amounts)
+    limits: Mapping[str, int] = field(default_factory=no_amounts)
     node_selector: Mapping[str, str] = field(default_factory=nothing)
     tolerations: tuple[Toleration, ...] = ()
     hard_spread: tuple[HardSpread, ...] = ()
@@ -232,7 +236,7 @@ class NodeRequirement:
     values: tuple[str, ...] = ()
 
     def allows(self, value: str | None) -> bool:
-        """Whether a node whose label has this value (None: no such label) satisfies it. Gt and Lt are not judged."""
+        """Whether a node whose label has this value (None: no such label) satisfies it."""
         match self.operator:
             case "In":
                 return value is not None and value in self.values
@@ -242,7 +246,17 @@ class NodeRequirement:
                 return value is not None
             case "DoesNotExist":
                 return value is None
-        return True
+            case "Gt" | "Lt":
+                return self._compares(value)
+        return False
+
+    def _compares(self, value: str | None) -> bool:
+        """As whole numbers; what is none satisfies nothing."""
+        try:
+            there, (limit,) = int(value or ""), map(int, self.values)
+        except ValueError:
+            return False
+        return there > limit if self.operator == "Gt" else there < limit
 
 
 NodeTerm = tuple[NodeRequirement, ...]  # ANDed; a tuple of terms is ORed
@@ -381,6 +395,7 @@ class Sign:
     about: str  # the name of the object that it regards
     at: float = 0.0
     uid: str = ""  # of that object; some write its name there
+    kind: str = ""  # of that object
 
     @property
     def key(self) -> Key:

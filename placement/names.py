@@ -127,6 +127,8 @@ EVENT_EXPOSED = "PoolLossNotSurvived"
 EVENT_SAFE = "PoolLossSurvived"
 # Reasons of others' Events, read by the rebalancer. The cloud's controller says on a Node that its machine is gone;
 SIGN_NODE_DELETED = "DeletingNode"
+# Finalizers that hold a Node's deletion until its machine is gone (Karpenter's). Others hold it for other reasons.
+TERMINATION_FINALIZERS = ("karpenter.sh/termination",)
 # Cluster Autoscaler and Karpenter say on a pod that room for it is coming.
 SIGN_SCALE_UP = "TriggeredScaleUp"
 SIGN_NOMINATED = "Nominated"

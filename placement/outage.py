@@ -38,6 +38,10 @@ class Shape:
         """Whether what is said of this shape holds for one that asks for as much or more."""
         return asked.cpu_millis >= self.cpu_millis and asked.memory_mib >= self.memory_mib
 
+    def least(self, other: Shape) -> Shape:
+        """One that covers both."""
+        return Shape(min(self.cpu_millis, other.cpu_millis), min(self.memory_mib, other.memory_mib))
+
 
 @dataclass(frozen=True, slots=True)
 class Outage:
@@ -142,6 +146,12 @@ def reachable(zones: frozenset[str], own_terms: tuple[NodeTerm, ...]) -> frozens
         for zone in zones
         if any(all(each.allows(zone) for each in term if each.key == names.ZONE) for term in own_terms)
     )
+
+
+def limited_to(zones: frozenset[str], own_terms: tuple[NodeTerm, ...]) -> frozenset[str]:
+    """The zones that an outage is noted for which such a pod met, of a class that is in `zones`; none: everywhere."""
+    there = reachable(zones, own_terms)
+    return frozenset() if there == zones and there else there or named_zones(own_terms)
 
 
 def named_zones(own_terms: tuple[NodeTerm, ...]) -> frozenset[str]:

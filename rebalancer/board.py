@@ -8,7 +8,8 @@ the loop's. Who answers others (metrics, dashboard) keeps what that thread hands
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from placement import names
@@ -31,6 +32,7 @@ from placement.plan.actions import Action, How, Why
 from placement.plan.assess import Assessment, assess
 from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of, released
 from placement.plan.lost import Gone, proof_of
+from placement.plan.room import host_port
 from placement.policy import Policy, resolve
 
 DELETED_BY_CLOUD = "DeletingNode"
@@ -52,6 +54,7 @@ class Board:
         self._released_of: dict[str, dict[str, Pod]] = {}  # by former owner
         self._pods_on: dict[str, dict[str, Pod]] = {}  # by node
         self._used: dict[str, dict[str, int]] = {}  # by node; replaced, never changed
+        self._waiting: dict[str, Pod] = {}  # by UID: pods that have no node yet
         self._budgets: dict[str, dict[str, Budget]] = {}
         self._budget_indexes: dict[str, BudgetIndex] = {}  # made when it is asked for
         self._quotas: dict[str, dict[str, Quota]] = {}
@@ -111,7 +114,7 @@ class Board:
     def _lose(self, node: Node) -> None:
         if not self._pods_on.get(node.name):
             return
-        is_leaving = node.is_leaving(self._configuration.leaving_taints)
+        is_leaving = replace(node, deleting=False).is_leaving(self._configuration.leaving_taints)
         proof = proof_of(node, is_leaving, self._is_deleted_by_cloud(node))
         self.lost[node.name] = Gone(node, self._class_of(node), proof)
 
@@ -171,6 +174,8 @@ class Board:
             _nest(self._pods_of, where.owner.uid, where.uid, pod)
         if where.node:
             _nest(self._pods_on, where.node, where.uid, pod)
+        elif where.phase == "Pending":
+            _set(self._waiting, where.uid, None if where.terminating else pod)
 
     def _touch(self, owner_uid: str) -> None:
         replica_set = self._sets.get(owner_uid)
@@ -182,7 +187,8 @@ class Board:
         if pod is None or not _counts(pod):
             return
         used = dict(self._used.get(pod.node, NO_AMOUNTS))
-        for key, amount in (*pod.needs.requests.items(), ("pods", 1)):
+        ports = ((host_port(port), 1) for port in pod.needs.host_ports)
+        for key, amount in (*pod.needs.requests.items(), *ports, ("pods", 1)):
             used[key] = used.get(key, 0) + sign * amount
         _set(self._used, pod.node, used if used["pods"] else None)
 
@@ -203,7 +209,7 @@ class Board:
         """The latest of its kind counts. Events outlive what they tell of by an hour, and nodes' names come again."""
         if old is not None and self._signs.get((old.reason, old.about)) is old:
             del self._signs[old.reason, old.about]
-        if new is None:
+        if new is None or (new.reason == DELETED_BY_CLOUD and new.kind != "Node"):
             return
         known = self._signs.get((new.reason, new.about))
         if known is None or known.at <= new.at:
@@ -264,6 +270,11 @@ class Board:
     @property
     def namespaces(self) -> Mapping[str, Namespace]:
         return self._namespaces
+
+    @property
+    def waiting(self) -> Collection[Pod]:
+        """Pods of everybody that have no node yet, and will take room somewhere."""
+        return self._waiting.values()
 
     def used(self, node: str) -> Mapping[str, int]:
         return self._used.get(node, NO_AMOUNTS)

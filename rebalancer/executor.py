@@ -1,15 +1,15 @@
-"""Carries plans out. Whether we lead is asked before each write; what came of it is told to everybody who cares."""
+"""Carries plans out. Before each write it looks once more: a plan may be seconds old by then, and the stores go on."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor as Pool
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
-from placement.model import Key, Pod
+from placement.model import Key, Namespace, Node, Pod
 from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan
@@ -37,33 +37,60 @@ class Notebook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An action and what came of it; None: it was not tried, because we do not lead or the pod has changed."""
+    """An action and what came of it; None: it was not tried, because the last look showed something else."""
 
     action: Action
     outcome: Outcome | None
 
 
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is asked right before a write, of the stores themselves."""
+
+    is_leading: Callable[[], bool]
+    is_paused: Callable[[], bool]
+    pod: Callable[[Key], Pod | None]
+    node: Callable[[Key], Node | None]
+    namespace: Callable[[Key], Namespace | None]
+    leaving_taints: Collection[str] = ()
+
+    def allows(self, action: Action) -> bool:
+        """We lead, nobody has paused or opted out, the pod is what the plan was made for, and what it rests on serves.
+
+        What was released is put back also where the label is gone.
+        """
+        return (
+            self.is_leading()
+            and not self.is_paused()
+            and (action.how is How.UNDO or self._is_opted_in(action.pod.namespace))
+            and self.pod(action.pod.key) == action.pod
+            and all(map(self._still_serves, action.rests_on))
+        )
+
+    def _is_opted_in(self, name: str) -> bool:
+        namespace = self.namespace(Key("", name))
+        return namespace is not None and namespace.is_opted_in
+
+    def _still_serves(self, planned: Pod) -> bool:
+        """The very pod, where it was, on a node that stays. Annotations may have changed: we write some ourselves."""
+        pod, node = self.pod(planned.key), self.node(Key("", planned.node))
+        if pod is None or node is None or (pod.uid, pod.node) != (planned.uid, planned.node):
+            return False
+        return pod.ready and pod.is_live and node.ready and not node.is_leaving(self.leaving_taints)
+
+
 class Executor:
     """Does what a plan says. Actions of one kind go out together, kinds one after the other."""
 
-    def __init__(
-        self,
-        writer: Writer,
-        notebook: Notebook,
-        pool: Pool,
-        *,
-        is_leading: Callable[[], bool],
-        current: Callable[[Key], Pod | None],
-    ) -> None:
+    def __init__(self, writer: Writer, notebook: Notebook, pool: Pool, sight: Sight) -> None:
         self._writer = writer
         self._notebook = notebook
         self._pool = pool
-        self._is_leading = is_leading
-        self._current = current
+        self._sight = sight
 
     def perform(self, plan: Plan) -> list[Done]:
         """Raises ApiError where an outage could not be noted: what follows rests on it."""
-        if (plan.outages or plan.ended) and not self._is_leading():
+        if (plan.outages or plan.ended) and (not self._sight.is_leading() or self._sight.is_paused()):
             return []
         if plan.outages:
             self._notebook.note(plan.outages)
@@ -75,10 +102,14 @@ class Executor:
         return self._pool.map(self._one, list(actions))
 
     def _one(self, action: Action) -> Done:
-        """The last look before the write: do we lead, and is the pod still what the plan was made for?"""
-        if not self._is_leading() or self._current(action.pod.key) != action.pod:
+        """The last look, then the write. What fails in a way that nobody thought of is tried again later, by itself."""
+        if not self._sight.allows(action):
             return Done(action, None)
-        outcome = self._write(action)
+        try:
+            outcome = self._write(action)
+        except Exception:  # else the outcomes of all the others would be lost, and done again
+            log.exception("%s %s", action.how, action.pod.key)
+            outcome = Outcome.BUSY
         workload = f"{action.workload.kind} {action.workload.key}" if action.workload is not None else "-"
         log.info("%s %s of %s (%s): %s: %s", action.how, action.pod.key, workload, action.why, action.text, outcome)
         return Done(action, outcome)

@@ -132,6 +132,7 @@ class Loop:
             len(self._begun),
             dict(self._evicted),
             self._watched.is_paused(now),
+            board.waiting,
         )
 
     # --- what we did, and have not seen yet --------------------------------------------------------------------------

@@ -102,6 +102,7 @@ class Action:
     annotations: Mapping[str, str | None] = field(default_factory=lambda: NOTHING)  # None: removed
     labels: Mapping[str, str | None] = field(default_factory=lambda: NOTHING)
     text: str = ""
+    rests_on: tuple[Pod, ...] = ()  # pods that must still serve when it is done: the replacement, the siblings
 
     def raw(self) -> dict[str, Any]:
         """As `spotweave plan -o json` prints it."""

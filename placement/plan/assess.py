@@ -276,7 +276,8 @@ def _finish(group: Group, pod: Pod, replacement: Member | None, origin: Class | 
         text = f"replaces {pod.name}"
         yield Action(How.ANNOTATE, Why.OVER, group.workload, replacement.pod, annotations=mark, text=text)
     text = f"replaced by {replacement.pod.name}"
-    yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, replacement.of, text=text)
+    rests_on = (replacement.pod,)
+    yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, replacement.of, text=text, rests_on=rests_on)
 
 
 def _undo(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from placement import names
 from placement.decide import preferred_pool
-from placement.model import Budget, Class, NodeTerm, Pod, Pool, Quota
-from placement.outage import Outage, Outages, Shape, named_zones, reachable
+from placement.model import Budget, Class, Pod, Pool, Quota
+from placement.outage import Outage, Outages, Shape, limited_to
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, shape_of
 from placement.plan.group import (
@@ -32,6 +32,7 @@ SHORTEST_OUTAGE_SECONDS = 30.0  # one of ours is not ended sooner, whatever room
 AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
 REPLACE_SECONDS = 3.0  # a pod that is younger is not replaced again
 BREAKER_WORKLOADS = 5
+HOPELESS_SECONDS = 600.0  # the scheduler itself tries each pod again every five minutes
 EVENING = (Why.EXPOSED, Why.BALANCE)  # moves from one pool to another
 
 
@@ -51,11 +52,7 @@ class Scene:
     recent: int = 0  # moves begun within the last minute
     evicted: Mapping[str, Evicted] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
     is_paused: bool = False
-
-    @property
-    def zones(self) -> dict[Class, frozenset[str]]:
-        sites = [site for site in self.ground.sites.values() if site.is_target]
-        return {of: frozenset(site.pool.zone for site in sites if site.of is of) for of in Class}
+    waiting: Collection[Pod] = ()  # pods that have no node yet, of everybody
 
 
 def plan(scene: Scene) -> Plan:
@@ -78,11 +75,11 @@ class _Chooser:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._zones = scene.zones
+        self._zones = scene.ground.zones
         self._members: dict[str, tuple[Member, ...]] = {
             each.group.workload.uid: each.members for each in scene.assessments
         }
-        self._room = Room(scene.ground, scene.used)
+        self._room = Room(scene.ground, scene.used, self._waiting)
         self._moves = scene.ground.configuration.moves
         self._per_workload: Counter[str] = Counter()
         self._per_namespace: Counter[str] = Counter()
@@ -94,7 +91,6 @@ class _Chooser:
         self._skipped: Counter[tuple[str, Why, Blocked]] = Counter()
         for each in scene.assessments:
             self._count_under_way(each)
-            self._seat_waiting(each)
         failing = sum(any(_is_undone(member.pod, scene.now) for member in each.members) for each in scene.assessments)
         self._is_failing = failing >= BREAKER_WORKLOADS
 
@@ -104,7 +100,7 @@ class _Chooser:
         wishes = sorted((wish for each in scene.assessments for wish in each.wishes), key=_importance)
         urgent = self._moved(wish for wish in wishes if wish.why is Why.LEAVING)
         replacements = replaced_on(buried, urgent)
-        outages = list(outages_of_loss(replacements, self._room, scene.outages, self._zones, scene.now))
+        outages = list(outages_of_loss(replacements, self._room, scene.outages, scene.now))
         replaced = list(self._stuck(outages))
         sweeps = sorted((action for each in scene.assessments for action in each.sweeps), key=_turn)
         notes = [action for each in scene.assessments for action in each.notes]
@@ -131,11 +127,11 @@ class _Chooser:
                 self._probes[to, shape_of(pod)] += 1
                 self._per_node[pod.node] += 1
 
-    def _seat_waiting(self, each: Assessment) -> None:
-        """What pods that have no node yet will take is not there for others."""
-        for member in each.members:
-            if not member.pod.node and member.of is not None:
-                self._room.take(member.pod, member.of, each.members)
+    def _waiting(self) -> Iterator[Pod]:
+        """Pods that will take room somewhere. For whom the scheduler found none in all this time, we find none."""
+        for pod in self._scene.waiting:
+            if not pod.unschedulable or self._scene.now - pod.changed < HOPELESS_SECONDS:
+                yield pod
 
     # --- pods that cannot be scheduled -------------------------------------------------------------------------------
 
@@ -157,7 +153,7 @@ class _Chooser:
             if scene.now - pod.created < REPLACE_SECONDS:
                 return None
             if self._is_admitted_in_vain(stuck):
-                outages.append(Outage(stuck.of, 0.0, self._limited_to(stuck.of, terms), by=BY))
+                outages.append(Outage(stuck.of, 0.0, limited_to(zones, terms), by=BY))
                 return None
             text = f"{stuck.of} is out: it is created anew, with {stuck.of} preferred"
             return Action(How.REPLACE, Why.STUCK, workload, pod, stuck.of, text=text)
@@ -169,7 +165,7 @@ class _Chooser:
         elif waited < PATIENCE * stuck.after and self._room.take(pod, stuck.of.other) is None:
             self._skip(workload.uid, Why.STUCK, Blocked.NO_PLACE)
         else:
-            outages.append(Outage(stuck.of, 0.0, self._limited_to(stuck.of, terms), shape_of(pod), by=BY))
+            outages.append(Outage(stuck.of, 0.0, limited_to(zones, terms), shape_of(pod), by=BY))
         return None
 
     def _is_admitted_in_vain(self, stuck: Stuck) -> bool:
@@ -179,11 +175,6 @@ class _Chooser:
         """
         standing = [each for each in self._scene.outages.standing(self._scene.now) if each.of is stuck.of]
         return all(each.since + REPLACE_SECONDS < stuck.pod.created for each in standing)
-
-    def _limited_to(self, of: Class, terms: tuple[NodeTerm, ...]) -> frozenset[str]:
-        """The zones that an outage is noted for; none: everywhere."""
-        there = reachable(self._zones[of], terms)
-        return frozenset() if there == self._zones[of] and there else there or named_zones(terms)
 
     def _ended(self, new: Sequence[Outage]) -> Iterator[Outage]:
         """Outages that we noted ourselves, of a class that has room again, with nobody waiting for it."""
@@ -214,7 +205,9 @@ class _Chooser:
         self._promise(wish)
         pod, origin = wish.member.pod, wish.member.of
         if wish.how is How.EVICT:
-            return Action(How.EVICT, wish.why, workload, pod, origin, wish.to, text=f"to {wish.to}")
+            rests_on = tuple(each.pod for each in self._members[workload.uid] if each.pod.uid != pod.uid)
+            text = f"to {wish.to}"
+            return Action(How.EVICT, wish.why, workload, pod, origin, wish.to, text=text, rests_on=rests_on)
         until = self._scene.now + self._moves.timeout.total_seconds()
         template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
         return Action(
@@ -321,11 +314,11 @@ class _Chooser:
         return before is not None and before.is_too_soon(policy, self._moves.cool_down.total_seconds(), now)
 
     def _no_quota(self, wish: Wish) -> Blocked | None:
-        """A release needs room for one pod more in every quota of the namespace."""
-        if wish.how is How.EVICT:
-            return None
+        """A release needs room for one pod more in every quota of the namespace; an eviction, that it may come back."""
         taken = self._quota_taken.setdefault(wish.group.workload.namespace, Counter())
         asked = _asked(wish.member.pod)
+        if wish.how is How.EVICT:
+            asked = dict.fromkeys(asked, 0)
         if any(not _has_quota(quota, asked, taken) for quota in wish.group.quotas):
             return Blocked.QUOTA
         return None
@@ -370,12 +363,13 @@ def _is_undone(pod: Pod, now: float) -> bool:
 
 def _asked(pod: Pod) -> dict[str, int]:
     """What one pod more counts for, in the words of quotas."""
-    requests = pod.needs.requests
+    requests, limits = pod.needs.requests, pod.needs.limits
     return {
         "pods": 1,
         "count/pods": 1,
         **{f"requests.{key}": amount for key, amount in requests.items()},
-        **{key: requests[key] for key in ("cpu", "memory") if key in requests},
+        **{f"limits.{key}": amount for key, amount in limits.items()},
+        **{key: requests[key] for key in ("cpu", "memory", "ephemeral-storage") if key in requests},
     }
 
 
@@ -392,10 +386,7 @@ def _distinct(outages: Iterable[Outage]) -> Iterator[Outage]:
     smallest: dict[tuple[Class, frozenset[str]], Outage] = {}
     for outage in outages:
         known = smallest.get((outage.of, outage.zones), outage)
-        shape = Shape(
-            min(known.shape.cpu_millis, outage.shape.cpu_millis), min(known.shape.memory_mib, outage.shape.memory_mib)
-        )
-        smallest[outage.of, outage.zones] = replace(outage, shape=shape)
+        smallest[outage.of, outage.zones] = replace(outage, shape=known.shape.least(outage.shape))
     yield from smallest.values()
 
 

@@ -37,11 +37,23 @@ Sites = Mapping[str, Site]  # by the node's name
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What all workloads stand on: the nodes, the live spot pools in `pool_order`, the configuration."""
+    """What all workloads stand on: the nodes, the live spot pools in `pool_order`, the configuration.
+
+    What every plan asks of all nodes is worked out once, when the nodes change.
+    """
 
     sites: Sites
     spot_pools: tuple[Pool, ...] = ()
     configuration: Configuration = field(default_factory=Configuration)
+    targets: Mapping[Class, tuple[Site, ...]] = field(init=False, compare=False, repr=False)
+    zones: Mapping[Class, frozenset[str]] = field(init=False, compare=False, repr=False)  # those of targets
+
+    def __post_init__(self) -> None:
+        there = [site for site in self.sites.values() if site.is_target]
+        targets = {of: tuple(site for site in there if site.of is of) for of in Class}
+        zones = {of: frozenset(site.pool.zone for site in targets[of]) for of in Class}
+        object.__setattr__(self, "targets", targets)
+        object.__setattr__(self, "zones", zones)
 
 
 def ground_of(nodes: Iterable[Node], configuration: Configuration) -> Ground:

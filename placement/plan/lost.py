@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from placement.model import Class, Node, Pod
-from placement.outage import Outage, Outages
+from placement.outage import Outage, Outages, Shape, limited_to
 from placement.plan.actions import Action, How, Why
 from placement.plan.assess import Assessment, shape_of
-from placement.plan.group import Group
-from placement.plan.room import Room, shortage
+from placement.plan.group import Group, own_terms
+from placement.plan.room import Room, left_out
 
 BY = "rebalancer"
 
@@ -32,10 +32,10 @@ Lost = Mapping[str, Gone]  # by the node's name
 
 
 def proof_of(last_seen: Node, is_leaving: bool, is_deleted_by_cloud: bool) -> str:
-    """What proves that the machine of a Node that was deleted is gone."""
+    """What proves that the machine of a Node that was deleted is gone. That somebody asked for that does not."""
     if is_deleted_by_cloud:
         return "the cloud said so (DeletingNode)"
-    if last_seen.deleting:
+    if last_seen.deleting and last_seen.outlives_machine:
         return "its deletion was held by a finalizer until its machine was gone"
     if not last_seen.ready:
         return "it was not ready when it was deleted"
@@ -80,20 +80,23 @@ def replaced_on(buried: Iterable[Action], leaving: Iterable[Action]) -> Iterator
 
 
 def outages_of_loss(
-    replaced: Iterable[tuple[Class, Pod]],
-    room: Room,
-    outages: Outages,
-    zones: Mapping[Class, frozenset[str]],
-    now: float,
+    replaced: Iterable[tuple[Class, Pod]], room: Room, outages: Outages, now: float
 ) -> Iterator[Outage]:
-    """Classes that have no room left for what was lost, or will be, with their nodes; noted once."""
+    """Classes that have no room left for what was lost, or will be, with their nodes; noted once.
+
+    Where only pods that are bound to some zones are left out, the class is out there, and nowhere else. Pods that may
+    not use the other class are not helped by it.
+    """
+    classes, zones = room.ground.configuration.classes, room.ground.zones
     lost: dict[Class, list[Pod]] = {}
     for of, pod in replaced:
         lost.setdefault(of, []).append(pod)
     for of, pods in lost.items():
-        left_out = shortage(pods, room, of)
-        if left_out is None:
-            continue
-        shape = shape_of(left_out)
-        if not outages.stands(of, zones[of], (), shape, now):
-            yield Outage(of, 0.0, shape=shape, by=BY)
+        smallest: dict[frozenset[str], Shape] = {}
+        for pod in left_out(pods, room, of):
+            terms, shape = own_terms(pod, classes), shape_of(pod)
+            if of.other not in classes.allowed(terms) or outages.stands(of, zones[of], terms, shape, now):
+                continue
+            where = limited_to(zones[of], terms)
+            smallest[where] = smallest.get(where, shape).least(shape)
+        yield from (Outage(of, 0.0, where, shape, by=BY) for where, shape in smallest.items())

@@ -47,14 +47,14 @@ class FakeApi:
             raise NotFound(f"GET {path}", 404, "NotFound", "")
         return deepcopy(self.objects[path])
 
-    def post(self, path: str, body: Raw) -> Any:
+    def post(self, path: str, body: Raw, *, timeout_seconds: float = 30.0) -> Any:
         name = f"{path}/{body['metadata']['name']}"
         self._write("POST", name)
         if name in self.objects:
             raise AlreadyExists(f"POST {path}", 409, "AlreadyExists", "")
         return self.store(name, body)
 
-    def put(self, path: str, body: Raw) -> Any:
+    def put(self, path: str, body: Raw, *, timeout_seconds: float = 30.0) -> Any:
         self._write("PUT", path)
         if body["metadata"]["resourceVersion"] != self._get(path)["metadata"]["resourceVersion"]:
             raise Conflict(f"PUT {path}", 409, "Conflict", "")

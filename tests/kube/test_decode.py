@@ -132,7 +132,11 @@ def test_a_pod_keeps_what_placement_looks_at() -> None:
         terminating=True,
         unschedulable="",
         required_terms=(
-            (NodeRequirement("zone", "In", ("a", "b")), NodeRequirement("gpu", "DoesNotExist")),
+            (
+                NodeRequirement("zone", "In", ("a", "b")),
+                NodeRequirement("gpu", "DoesNotExist"),
+                NodeRequirement("metadata.name", "In", ("n1",)),
+            ),
             (NodeRequirement("arm", "Exists"),),
         ),
         created=ELEVEN,
@@ -278,6 +282,10 @@ def test_a_node_tells_class_health_and_taints() -> None:
         created=ELEVEN,
     )
     assert decoded(NODES, raw) == expected
+    raw["metadata"]["finalizers"] = ["somebody.example/else"]
+    assert decoded(NODES, raw) == expected
+    raw["metadata"]["finalizers"].append("karpenter.sh/termination")
+    assert decoded(NODES, raw).outlives_machine
     raw["status"]["conditions"][1]["status"] = "Unknown"
     assert not decoded(NODES, raw).ready
 
@@ -470,7 +478,7 @@ def test_a_sign_is_dated_by_when_it_was_last_seen(dated: Raw, expected: float) -
         "message": "gone",
         **dated,
     }
-    assert decoded(DELETED_NODES, raw) == Sign("default", "e", "DeletingNode", "n1", expected)
+    assert decoded(DELETED_NODES, raw) == Sign("default", "e", "DeletingNode", "n1", expected, kind="Node")
 
 
 def test_of_signs_only_those_that_we_go_by_are_asked_for() -> None:

@@ -191,6 +191,17 @@ def test_only_a_lost_pod_is_ended(
     assert len(spoken(script)) == requests
 
 
+@pytest.mark.parametrize(("leads", "requests"), [([False], 2), ([True, False], 4)], ids=["before", "between"])
+def test_who_does_not_lead_any_more_ends_no_lost_pod(
+    script: Script, client: Client, leads: list[bool], requests: int
+) -> None:
+    """The calls may take longer than the Lease: it is asked for before each of the two writes."""
+    script.answer(pod(), NO_NODE, b"{}", NO_NODE)
+    writer = PodWriter(client, gone_seconds=0, is_leading=lambda: leads.pop(0))
+    assert writer.fail_lost(KEY, "u1", "why") is Outcome.BUSY
+    assert len(spoken(script)) == requests
+
+
 def test_a_node_is_gone_only_if_the_api_says_so(script: Script, writer: PodWriter) -> None:
     """A failed read is never an empty read."""
     script.answer(NO_NODE, b"{}", refused(503, ""))

@@ -77,6 +77,20 @@ def test_requests_are_counted_as_the_scheduler_does(spec: Raw, expected: dict[st
     assert needs(**spec).requests == expected
 
 
+def test_limits_are_added_up_like_requests() -> None:
+    """Quotas count them."""
+    limited = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+    read = needs(containers=[limited, limited], initContainers=[{"resources": {"limits": {"cpu": "3"}}}])
+    assert (read.limits, read.requests) == ({"cpu": 3000, "memory": 2 * 2**30}, {})
+
+
+def test_hard_spreading_is_read_with_what_changes_how_it_counts() -> None:
+    constraint = {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}
+    more = {"minDomains": 3, "nodeAffinityPolicy": "Ignore"}
+    read = needs(topologySpreadConstraints=[constraint, constraint | more])
+    assert read.hard_spread == (HardSpread("zone", 2), HardSpread("zone", 2, {}, 3, counts_all_nodes=True))
+
+
 VOLUMES: dict[str, tuple[list[Raw] | None, tuple[bool, bool]]] = {
     "none": (None, (False, False)),
     "a directory on the disk": ([{"emptyDir": {}}], (False, True)),

@@ -274,3 +274,49 @@ def test_pods_on_a_leaving_node_go_at_once_beyond_all_limits() -> None:
     made = planned(group(pods), nodes=(NODES[0], leaving), moves={"at_once": 1})
     assert moves_of(made) == 7
     assert [(each.of, each.shape) for each in made.outages] == [(SPOT, SHAPE)]
+
+
+LIMITED = replace(NEEDS, limits={"cpu": 2000})
+
+
+@pytest.mark.parametrize(
+    ("kind", "hard", "used", "blocked"),
+    [
+        (Kind.DEPLOYMENT, {"limits.cpu": 5000}, {"limits.cpu": 4000}, {Blocked.QUOTA}),
+        (Kind.DEPLOYMENT, {"limits.cpu": 6000}, {"limits.cpu": 4000}, set()),
+        (Kind.STATEFUL_SET, {"pods": 2}, {"pods": 2}, set()),
+        (Kind.STATEFUL_SET, {"pods": 1}, {"pods": 2}, {Blocked.QUOTA}),
+        (Kind.STATEFUL_SET, {"limits.cpu": 3000}, {"limits.cpu": 4000}, {Blocked.QUOTA}),
+    ],
+    ids=[
+        "no room for the limits of one more",
+        "room for them",
+        "who is evicted may come back",
+        "but not where the quota was lowered since",
+        "nor where that for limits was",
+    ],
+)
+def test_quotas_count_limits_and_evictions_too(
+    kind: Kind, hard: dict[str, int], used: dict[str, int], blocked: set[Blocked]
+) -> None:
+    """Two replicas at 0 %, of which slot 1 is on spot."""
+    pods = [pod("db-0", 0, "o", needs=LIMITED), pod("db-1", 1, "s", needs=LIMITED)]
+    if kind is Kind.STATEFUL_SET:
+        pods = [replace(each, owner=Owner("StatefulSet", "rs", "rs")) for each in pods]
+    found = replace(
+        group(pods, kind=kind, annotations={names.SPOT_RATIO: "0%"}), quotas=(Quota("shop", "q", hard, used),)
+    )
+    made = planned(found)
+    assert (set(skipped(made)), moves_of(made)) == (blocked, 0 if blocked else 1)
+
+
+def test_a_place_that_a_waiting_pod_will_take_proves_nothing() -> None:
+    """One place on on-demand, and a stranger's pod that was created a moment ago; or waits for too long already."""
+    pods = [pod("db-0", 0, "o"), pod("db-1", 1, "s")]
+    found = group(pods, kind=Kind.STATEFUL_SET, annotations={names.SPOT_RATIO: "0%"})
+    nodes = (node("o", ON_DEMAND, cpu=1000), node("s", SPOT))
+    stranger = pod("job", None, owner="job")
+    hopeless = replace(stranger, unschedulable="no", changed=NOW - 3600)
+    assert skipped(planned(found, nodes=nodes, waiting=[stranger])) == {Blocked.NO_PLACE: 1}
+    for waiting in ([], [hopeless]):
+        assert moves_of(planned(found, nodes=nodes, waiting=waiting)) == 1

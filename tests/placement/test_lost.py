@@ -8,11 +8,11 @@ import pytest
 
 from placement import names
 from placement.availability import Source
-from placement.model import Kind, Node
+from placement.model import Kind, Node, NodeRequirement, Pod
 from placement.outage import Outage, Outages, Shape, noted
 from placement.plan.lost import BY, Gone, burials, outages_of_loss, proof_of, replaced_on
 from placement.plan.room import Room
-from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+from tests.placement.plans import NEEDS, NOW, SPOT, assessed, ground, group, node, pod
 
 
 @pytest.mark.parametrize(
@@ -21,15 +21,26 @@ from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground,
         (node("n"), False, False, False),
         (node("n"), False, True, True),
         (node("n", ready=False), False, False, True),
-        (node("n", deleting=True), False, False, True),
+        (node("n", deleting=True), False, False, False),
+        (node("n", deleting=True, outlives_machine=True), False, False, True),
+        (node("n", outlives_machine=True), False, False, False),
         (node("n"), True, False, True),
     ],
-    ids=["deleted while ready", "the cloud said so", "not ready", "held by a finalizer", "leaving"],
+    ids=[
+        "deleted while ready",
+        "the cloud said so",
+        "not ready",
+        "held by whatever finalizer",
+        "held until its machine was gone",
+        "that could have been",
+        "leaving",
+    ],
 )
 def test_what_proves_that_a_machine_is_gone(last_seen: Node, is_leaving: bool, said: bool, is_proven: bool) -> None:
     assert bool(proof_of(last_seen, is_leaving, said)) is is_proven
 
 
+NONE = Outages()
 GONE = {"gone": Gone(node("gone", SPOT), SPOT, "proof")}
 HERE = ground(node("here"))
 
@@ -81,13 +92,38 @@ def test_the_neediest_come_first_in_turn() -> None:
 def test_a_loss_that_does_not_fit_is_an_outage_and_noted_once() -> None:
     pods = [pod(f"p{k}", k, "gone") for k in range(3)]
     lost = list(replaced_on(burials([assessed(group(pods), HERE)], GONE), ()))
-    zones = {SPOT: frozenset("a"), ON_DEMAND: frozenset("a")}
 
     def outages(known: Outages, cpu: int) -> list[Outage]:
         left = Room(ground(node("s", SPOT, cpu=cpu)), lambda _name: {})
-        return list(outages_of_loss(lost, left, known, zones, NOW))
+        return list(outages_of_loss(lost, left, known, NOW))
 
     expected = Outage(SPOT, 0.0, shape=Shape(1000, 1024), by=BY)
     assert outages(Outages(), cpu=3000) == []
     assert outages(Outages(), cpu=2000) == [expected]
     assert outages(noted(Outages(), expected, NOW - 1), cpu=2000) == []
+
+
+def bound_to(zone: str, name: str, cpu: int = 1000) -> Pod:
+    terms = ((NodeRequirement(names.ZONE, "In", (zone,)),),)
+    return pod(name, 1, "gone", required_terms=terms, needs=replace(NEEDS, requests={"cpu": cpu}))
+
+
+def test_where_only_a_zone_is_short_the_outage_is_that_zones() -> None:
+    """Room in b is none for pods that are bound to a; those that are bound to nothing find it."""
+    lost = [(SPOT, bound_to("a", "large", 2000)), (SPOT, bound_to("a", "small")), (SPOT, pod("p", 0, "gone"))]
+
+    def outages(*nodes: Node, known: Outages = NONE) -> list[Outage]:
+        return list(outages_of_loss(lost, Room(ground(*nodes), lambda _name: {}), known, NOW))
+
+    in_a = Outage(SPOT, 0.0, frozenset("a"), Shape(1000), by=BY)
+    assert outages(node("s", SPOT, "b")) == [in_a]
+    assert outages(node("s", SPOT, "b"), known=noted(NONE, in_a, NOW - 1)) == []
+    assert outages(node("s", SPOT, "b"), node("t", SPOT, "a")) == []
+    everywhere = Outage(SPOT, 0.0, shape=Shape(1000, 1024), by=BY)
+    assert set(outages()) == {in_a, everywhere}
+
+
+def test_an_outage_helps_nobody_who_may_not_use_the_other_class() -> None:
+    """Its own selector says spot."""
+    lost = [(SPOT, pod("p", 0, "gone", needs=replace(NEEDS, node_selector={names.CAPACITY: "spot"})))]
+    assert list(outages_of_loss(lost, Room(ground(), lambda _name: {}), NONE, NOW)) == []

@@ -17,7 +17,7 @@ from placement.plan.group import former_owner, former_slot, moved
 from placement.policy import Policy, resolve
 from placement.slots import Mix
 from rebalancer.board import Board
-from rebalancer.executor import Done, Executor
+from rebalancer.executor import Done, Executor, Sight
 from rebalancer.loop import Loop, Watched
 from tests.rebalancer.simulation import Cluster, Feed, is_serving
 
@@ -29,7 +29,7 @@ class Here(Pool):
         return iter([fn(*each) for each in zip(*iterables, strict=True)])
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """The process was ended, there and then."""
 
 
@@ -84,7 +84,16 @@ class Rebalancer:
         self.feed = Feed(self.board.observe, lambda: self.lag_seconds * cluster.random.random())
         self.feed.relist(cluster.objects)
         cluster.feeds.append(self.feed)
-        executor = Executor(self, self, Here(), is_leading=lambda: self.is_alive, current=self.feed.stores["pods"].get)
+        stores = self.feed.stores
+        sight = Sight(
+            is_leading=lambda: self.is_alive,
+            is_paused=lambda: self.is_paused,
+            pod=stores["pods"].get,
+            node=stores["nodes"].get,
+            namespace=stores["namespaces"].get,
+            leaving_taints=cluster.configuration.leaving_taints,
+        )
+        executor = Executor(self, self, Here(), sight)
         watched = Watched(
             is_current=lambda: True,
             is_leading=lambda: self.is_alive,

@@ -348,7 +348,7 @@ class Cluster:
         """As a cloud does it: NotReady, a `DeletingNode` Event, the Node deleted; without proof, deleted only."""
         if proof:
             self.unready(name)
-            self.put(Sign("default", self.new_id("event"), "DeletingNode", name, self.now))
+            self.put(Sign("default", self.new_id("event"), "DeletingNode", name, self.now, kind="Node"))
         self.delete_node(name)
 
     def delete_node(self, name: str) -> None:

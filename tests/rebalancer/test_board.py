@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from placement import names
-from placement.model import Class
+from placement.configuration import Configuration
+from placement.model import Class, Needs, Node, Pod, Sign
+from rebalancer.board import Board
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import Cluster
 
@@ -49,3 +54,43 @@ def test_a_pod_that_was_put_back_is_not_put_back_again_before_it_is_seen() -> No
     cluster.run(30)
     assert rebalancer.count("undo") == released
     assert not any(names.RELEASED in pod.annotations for pod in cluster.pods)
+
+
+def test_the_board_knows_who_waits_and_which_ports_are_taken() -> None:
+    """A pod waits until it has a node, and holds its ports until it is finished."""
+    board = Board(Configuration())
+    waits = Pod("shop", "p", "u", needs=Needs(host_ports=(80,)))
+    placed = replace(waits, node="n", phase="Running")
+    steps = [(None, waits), (waits, placed), (placed, replace(placed, phase="Succeeded"))]
+    seen = []
+    for old, new in steps:
+        board.observe(old, new)
+        board.drain()
+        seen.append((len(board.waiting), dict(board.used("n"))))
+    assert seen == [(1, {}), (0, {"host-port/80": 1, "pods": 1}), (0, {})]
+    board.observe(None, waits)
+    board.observe(waits, replace(waits, terminating=True))
+    board.drain()
+    assert list(board.waiting) == []
+
+
+def lost_with(*signs: Sign, **fields: Any) -> str:
+    """What proves the loss of a node with a pod on it that was like this when it was last seen."""
+    board = Board(Configuration())
+    seen = Node("n", uid="n-uid", created=1.0, **fields)
+    for each in (seen, Pod("shop", "p", "u", node="n"), *signs):
+        board.observe(None, each)
+    board.observe(seen, None)
+    board.drain()
+    return board.lost["n"].proof
+
+
+def test_only_the_clouds_word_about_a_node_and_karpenters_finalizer_are_proof() -> None:
+    """Not an Event about something else of that name, nor a deletion that was held up for whatever reason."""
+    said = Sign("default", "e", "DeletingNode", "n", 9.0, "n-uid", "Node")
+    assert lost_with(said)
+    assert lost_with(said, replace(said, name="f", at=10.0, kind="NodeClaim"))
+    assert not lost_with(replace(said, kind="NodeClaim"))
+    assert not lost_with(deleting=True)
+    assert lost_with(deleting=True, outlives_machine=True)
+    assert lost_with(unschedulable=True)

@@ -1,0 +1,59 @@
+"""Outages are noted, and waited for, but not for long."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from kube.client import Client
+from kube.errors import Unreachable
+from kube.notes import READ_SECONDS, Notes
+from placement.model import Class
+from placement.outage import Outage
+from tests.kube.objects import status
+from tests.kube.scripted import Answer, Script
+
+SPOT = Outage(Class.SPOT, 0.0)
+NO_STATE = Answer(status(404, "NotFound"), status=404)
+
+
+def leases(*versions: int) -> bytes:
+    renewed = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+    items = [
+        {
+            "metadata": {"name": f"w{index}", "annotations": {"spotweave.dev/outage-version": str(version)}},
+            "spec": {"renewTime": renewed},
+        }
+        for index, version in enumerate(versions)
+    ]
+    return json.dumps({"items": items}).encode()
+
+
+def noting(client: Client) -> float:
+    began = time.monotonic()
+    Notes(client, call_seconds=0.3).note([SPOT])
+    return time.monotonic() - began
+
+
+def test_it_goes_on_as_soon_as_every_webhook_has_read_it(script: Script, client: Client) -> None:
+    script.answer(NO_STATE, b"{}", leases(0, 1), leases(1, 1))
+    assert noting(client) < READ_SECONDS
+    assert script.lists.empty()
+
+
+def test_a_list_of_webhooks_that_does_not_come_is_waited_for_a_second_at_most(script: Script, client: Client) -> None:
+    """Pods whose machine is gone wait meanwhile."""
+    script.answer(NO_STATE, b"{}", Answer(leases(0), delay_seconds=5.0))
+    assert noting(client) < 2 * READ_SECONDS
+
+
+@pytest.mark.parametrize("answers", [0, 1], ids=["reading", "writing"])
+def test_nor_is_the_note_itself_waited_for(script: Script, client: Client, answers: int) -> None:
+    """The pass fails, and is made again."""
+    script.answer(*[NO_STATE][:answers], Answer(b"{}", delay_seconds=5.0))
+    began = time.monotonic()
+    with pytest.raises(Unreachable):
+        noting(client)
+    assert time.monotonic() - began < 2.0

@@ -1,0 +1,141 @@
+"""The last look before each write, and what is left when one of them fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placement import names
+from placement.model import NOTHING, Key, Namespace, Node, Pod
+from placement.outage import Outage
+from placement.outcome import Outcome
+from placement.plan.actions import Action, How, Plan, Why
+from rebalancer.executor import Executor, Sight
+from tests.placement.plans import CONFIGURATION, SPOT, node, pod
+from tests.rebalancer.rebalancing import Here
+
+OLD = pod("old", 1, "n")
+NEW = pod("new", 1, "m")
+FINISH = Action(How.FINISH, Why.OVER, None, OLD, rests_on=(NEW,))
+OPTED_IN = Namespace("shop", {names.PLACEMENT: names.ENABLED})
+
+
+class Cluster:
+    """What the stores hold now, and what was written. A pod named "broken" makes the writer fail."""
+
+    def __init__(self, *objects: Pod | Node | Namespace, is_leading: bool = True, is_paused: bool = False) -> None:
+        self.objects = {(type(each), each.key): each for each in objects}
+        self.written: list[str] = []
+        sight = Sight(
+            is_leading=lambda: is_leading,
+            is_paused=lambda: is_paused,
+            pod=lambda key: self._get(Pod, key),
+            node=lambda key: self._get(Node, key),
+            namespace=lambda key: self._get(Namespace, key),
+            leaving_taints=CONFIGURATION.leaving_taints,
+        )
+        self.executor = Executor(self, self, Here(), sight)
+
+    def _get(self, kind: type, key: Key) -> Any:
+        return self.objects.get((kind, key))
+
+    def perform(self, *actions: Action, outages: tuple[Outage, ...] = ()) -> list[Outcome | None]:
+        return [done.outcome for done in self.executor.perform(Plan(outages, actions=actions))]
+
+    def _write(self, verb: str, key: Key) -> Outcome:
+        if key.name == "broken":
+            raise KeyError(key.name)
+        self.written.append(f"{verb} {key.name}")
+        return Outcome.DONE
+
+    def annotate(self, key: Key, uid: str, annotations: Any, labels: Any = NOTHING) -> Outcome:
+        return self._write("annotate", key)
+
+    def evict(self, key: Key, uid: str) -> Outcome:
+        return self._write("evict", key)
+
+    def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
+        return self._write("delete", key)
+
+    def fail_lost(self, key: Key, uid: str, why: str) -> Outcome:
+        return self._write("fail", key)
+
+    def note(self, outages: Any) -> None:
+        self.written.append("note")
+
+    def end(self, outages: Any) -> None:
+        self.written.append("end")
+
+
+THERE = (OLD, NEW, node("n"), node("m"), OPTED_IN)
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_done"),
+    [
+        (NEW, True),
+        (replace(NEW, annotations={**NEW.annotations, names.MOVED: "x"}), True),
+        (replace(NEW, ready=False), False),
+        (replace(NEW, terminating=True), False),
+        (replace(NEW, uid="another"), False),
+        (replace(NEW, phase="Failed"), False),
+        (node("m", ready=False), False),
+        (node("m", unschedulable=True), False),
+        (replace(OLD, annotations={}), False),
+        (Namespace("shop"), False),
+    ],
+    ids=[
+        "nothing has changed",
+        "the replacement was marked",
+        "the replacement is not ready any more",
+        "the replacement is on its way out",
+        "another pod has the replacement's name",
+        "the replacement has failed",
+        "the replacement's node is not ready",
+        "the replacement's node is leaving",
+        "the pod itself has changed",
+        "the namespace was opted out",
+    ],
+)
+def test_a_pod_goes_only_while_what_its_end_rests_on_serves(changed: Pod | Node | Namespace, is_done: bool) -> None:
+    """By what is known at the moment of the write, which may be seconds after the plan."""
+    cluster = Cluster(*THERE, changed)
+    assert cluster.perform(FINISH) == [Outcome.DONE if is_done else None]
+    assert bool(cluster.written) is is_done
+
+
+@pytest.mark.parametrize("gone", [NEW, node("m"), OPTED_IN])
+def test_what_is_gone_serves_no_more(gone: Pod | Node | Namespace) -> None:
+    assert Cluster(*(each for each in THERE if each != gone)).perform(FINISH) == [None]
+
+
+def test_an_eviction_rests_on_all_siblings() -> None:
+    siblings = (pod("a", 0, "n"), pod("b", 2, "m"))
+    evict = Action(How.EVICT, Why.RATIO, None, OLD, rests_on=siblings)
+    assert Cluster(*THERE, *siblings).perform(evict) == [Outcome.DONE]
+    assert Cluster(*THERE, siblings[0], replace(siblings[1], ready=False)).perform(evict) == [None]
+
+
+def test_nothing_is_written_after_a_pause_or_by_who_does_not_lead() -> None:
+    """Not even what a plan holds that was made before."""
+    for cluster in (Cluster(*THERE, is_paused=True), Cluster(*THERE, is_leading=False)):
+        assert cluster.perform(FINISH, outages=(Outage(SPOT, 0.0),)) == []
+        assert cluster.perform(FINISH) == [None]
+        assert cluster.written == []
+
+
+def test_what_was_released_is_put_back_though_the_label_is_gone() -> None:
+    cluster = Cluster(OLD, Namespace("shop"))
+    assert cluster.perform(Action(How.UNDO, Why.OVER, None, OLD)) == [Outcome.DONE]
+
+
+def test_a_failure_that_nobody_thought_of_loses_no_other_outcome(caplog: pytest.LogCaptureFixture) -> None:
+    """It counts as busy, so that it is tried again, later each time."""
+    broken = pod("broken", 2, "n")
+    adopt = [Action(How.ANNOTATE, Why.ADOPT, None, each) for each in (OLD, broken, NEW)]
+    cluster = Cluster(*THERE, broken)
+    assert cluster.perform(*adopt) == [Outcome.DONE, Outcome.BUSY, Outcome.DONE]
+    assert cluster.written == ["annotate old", "annotate new"]
+    assert "KeyError" in caplog.text
