@@ -237,9 +237,8 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
             yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
         elif _is_replaced(replacement, site):
             assert replacement is not None
-            if not pod.ready or (
-                proven > 0 and over_for < OVERDUE_SECONDS and _keeps_floor(group, cohort, own, origin)
-            ):
+            is_in_time = leaves or over_for < OVERDUE_SECONDS
+            if not pod.ready or (proven > 0 and is_in_time and _keeps_floor(group, cohort, own, origin)):
                 proven -= 1
                 yield from _finish(group, pod, replacement, origin, now)
             elif over_for >= 0 and not leaves:

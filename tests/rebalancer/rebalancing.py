@@ -323,6 +323,10 @@ class Rebalancer:
     def wanted(self, workload: Workload) -> Mix:
         return self._policy(self.cluster.again(workload)).slots.mix(self.cluster.again(workload).replicas)
 
+    def floor(self, workload: Workload) -> int:
+        """So many must serve on on-demand."""
+        return min(self._policy(self.cluster.again(workload)).slots.floor, self.wanted(workload).on_demand)
+
     def actual(self, workload: Workload) -> Mix:
         return mix_of(self.cluster, workload)
 

@@ -472,3 +472,21 @@ def test_a_scale_down_to_nothing_leaves_no_released_pod() -> None:
     cluster.run(30)
     assert cluster.pods_of(web) == []
     assert rebalancer.violations == []
+
+
+def test_a_cordoned_node_is_left_behind_however_late_its_replacements_come() -> None:
+    """`kubectl cordon` and no drain, while spot is full and the policy is to wait: room comes after ten minutes."""
+    cluster = shop(spot=1, on_demand=2)
+    web = cluster.deploy("web", 5, {names.SPOT_FALLBACK: "wait"})
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    settle(cluster, rebalancer)
+    (spot,) = spot_nodes(cluster)
+    cluster.cordon(spot)
+    cluster.run(600)
+    assert len(cluster.pods_of(web)) == 5 + 3
+    cluster.add_node(SPOT, "b")
+    settle(cluster, rebalancer)
+    assert not any(pod.node == spot for pod in cluster.pods)
+    assert watcher.low["web"] >= 5
+    assert rebalancer.violations == []
