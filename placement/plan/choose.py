@@ -105,8 +105,9 @@ class _Chooser:
         urgent = self._moved(wish for wish in wishes if wish.why is Why.LEAVING)
         replacements = replaced_on(buried, urgent)
         outages = list(outages_of_loss(replacements, self._room, scene.outages, self._zones, scene.now))
-        replaced = list(self._stuck(outages))
-        sweeps = sorted((action for each in scene.assessments for action in each.sweeps), key=_turn)
+        swept = [action for each in scene.assessments for action in each.sweeps]
+        replaced, given_up = self._stuck(outages)
+        sweeps = sorted({(action.how, action.pod.uid): action for action in (*given_up, *swept)}.values(), key=_turn)
         notes = [action for each in scene.assessments for action in each.notes]
         rest = self._moved(wish for wish in wishes if wish.why is not Why.LEAVING)
         workloads = {each.group.workload.uid: each.group.workload for each in scene.assessments}
@@ -139,38 +140,45 @@ class _Chooser:
 
     # --- pods that cannot be scheduled -------------------------------------------------------------------------------
 
-    def _stuck(self, outages: list[Outage]) -> Iterator[Action]:
-        """Replaces pods that require a class that is known to be out; notes outages for those that waited enough."""
+    def _stuck(self, outages: list[Outage]) -> tuple[list[Action], list[Action]]:
+        """Replaces pods that require a class that is known to be out; notes outages for those that waited enough.
+
+        And gives up moves whose newcomers wait in vain: nobody serves less for that, so it is no outage.
+        """
+        replaced: list[Action] = []
+        given_up: list[Action] = []
         for each in self._scene.assessments:
             for stuck in each.stuck:
-                action = self._one_stuck(stuck, outages)
-                if action is not None:
-                    yield action
+                (given_up if stuck.undo else replaced).extend(self._one_stuck(stuck, outages))
+        return replaced, given_up
 
-    def _one_stuck(self, stuck: Stuck, outages: list[Outage]) -> Action | None:
+    def _one_stuck(self, stuck: Stuck, outages: list[Outage]) -> Sequence[Action]:
         scene, pod = self._scene, stuck.pod
         workload, policy = stuck.group.workload, stuck.group.policy
         if policy.rebalance != "auto" or not stuck.falls_back:
-            return None
+            return ()
         terms, zones = own_terms(pod, scene.ground.configuration.classes), self._zones[stuck.of]
         if scene.outages.stands(stuck.of, zones, terms, shape_of(pod), scene.now):
-            if scene.now - pod.created < REPLACE_SECONDS:
-                return None
+            if stuck.undo or scene.now - pod.created < REPLACE_SECONDS:
+                return stuck.undo
             if self._is_admitted_in_vain(stuck):
                 outages.append(Outage(stuck.of, 0.0, self._limited_to(stuck.of, terms), by=BY))
-                return None
+                return ()
             text = f"{stuck.of} is out: it is created anew, with {stuck.of} preferred"
-            return Action(How.REPLACE, Why.STUCK, workload, pod, stuck.of, text=text)
+            return (Action(How.REPLACE, Why.STUCK, workload, pod, stuck.of, text=text),)
         waited = scene.now - stuck.since
         if waited < stuck.after:
             self._skip(workload.uid, Why.STUCK, Blocked.WAITING)
         elif waited < AUTOSCALER_SECONDS and scene.now - scene.is_awaited(pod) < AUTOSCALER_SECONDS:
             self._skip(workload.uid, Why.STUCK, Blocked.AUTOSCALER)
-        elif waited < PATIENCE * stuck.after and self._room.take(pod, stuck.of.other) is None:
+        elif stuck.undo and not self._needs_probe(stuck.of, shape_of(pod)):
+            return stuck.undo
+        elif not stuck.undo and waited < PATIENCE * stuck.after and self._room.take(pod, stuck.of.other) is None:
             self._skip(workload.uid, Why.STUCK, Blocked.NO_PLACE)
-        else:
+        else:  # of a class that was out a probe tells that it still is
             outages.append(Outage(stuck.of, 0.0, self._limited_to(stuck.of, terms), shape_of(pod), by=BY))
-        return None
+            return stuck.undo
+        return ()
 
     def _is_admitted_in_vain(self, stuck: Stuck) -> bool:
         """It was created while the outage stood, and not softened: webhooks after ours made it ask for more.

@@ -15,7 +15,7 @@ from placement.model import Budget, Kind, Node, Owner, Pod, Quota
 from placement.outage import Outage, Outages, Shape, ended, noted
 from placement.plan.actions import Blocked, How, Plan, Why
 from placement.plan.choose import Scene, plan
-from placement.plan.group import Evicted, Group, Moved, Undone, policy_mark
+from placement.plan.group import Evicted, Group, Moved, Released, Undone, policy_mark
 from placement.plan.lost import BY
 from placement.policy import Amount
 from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
@@ -157,6 +157,33 @@ def test_a_pod_that_was_admitted_in_vain_widens_the_outage() -> None:
     assert made.outages == (Outage(SPOT, 0.0, by=BY),)
     wider = noted(out, made.outages[0], NOW - 10)
     assert [action.how for action in planned(stuck(NOW - 20), outages=wider).actions] == [How.REPLACE]
+
+
+def waiting_newcomer() -> Group:
+    """A pod was released from on-demand ten minutes ago; its replacement waits for spot."""
+    old = pod("old", 2, "o", annotations={names.RELEASED: Released(NOW + 60, "h").text()})
+    found = stuck(NOW - 600)
+    return replace(found, cohorts=(replace(found.cohorts[0], released=(replace(old, owner=None),)),))
+
+
+def test_a_newcomer_that_waits_in_vain_is_given_up_and_speaks_for_nobody_else() -> None:
+    """The old pod serves. Others are not to be softened because somebody changed a ratio."""
+    made = planned(waiting_newcomer())
+    assert [f"{action.how} {action.pod.name}" for action in made.actions] == ["annotate stuck", "undo old"]
+    assert not made.outages
+
+
+def test_a_newcomer_is_given_up_at_once_where_the_class_is_out() -> None:
+    out = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 5)
+    made = planned(waiting_newcomer(), outages=out)
+    assert [f"{action.how} {action.pod.name}" for action in made.actions] == ["annotate stuck", "undo old"]
+
+
+def test_a_probe_that_waits_in_vain_tells_that_the_class_is_still_out() -> None:
+    over = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 1200)
+    made = planned(waiting_newcomer(), outages=over)
+    assert [action.how for action in made.actions] == [How.ANNOTATE, How.UNDO]
+    assert [each.of for each in made.outages] == [SPOT]
 
 
 def test_a_pod_that_is_bound_to_a_zone_without_nodes_speaks_for_that_zone() -> None:
