@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from placement import names
@@ -24,6 +24,7 @@ _PASSING = frozenset(
         Blocked.PER_NAMESPACE,
         Blocked.IN_ALL,
         Blocked.PER_MINUTE,
+        Blocked.BUSY,
     }
 )
 _SENTENCES = {
@@ -53,11 +54,19 @@ class Teller:
         for each in done:
             if each.outcome is Outcome.DONE and each.action.workload is not None and each.action.how in _SENTENCES:
                 self._tell(each.action.workload, names.EVENT_MOVED, sentence(each.action), is_warning=False)
-        standing = {_key(each): each for each in made.skipped if each.blocked not in _PASSING}
+        blockers = (*made.skipped, *_refused(done))
+        standing = {_key(each): each for each in blockers if each.blocked not in _PASSING}
         for key, skipped in standing.items():
             if key not in self._standing:
                 self._tell(skipped.workload, names.EVENT_BLOCKED, f"Not moved ({skipped.why}): {skipped.blocked}")
         self._standing = frozenset(standing)
+
+
+def _refused(done: Sequence[Done]) -> Iterator[Skipped]:
+    """What was refused in this very pass stands as before, though it was tried again."""
+    for each in done:
+        if each.outcome is Outcome.IMPOSSIBLE and each.action.workload is not None:
+            yield Skipped(each.action.workload, each.action.why, Blocked.REFUSED)
 
 
 def sentence(action: Action) -> str:

@@ -10,6 +10,7 @@ from placement import names
 from placement.decide import preferred_pool
 from placement.model import Budget, Class, NodeTerm, Pod, Pool, Quota
 from placement.outage import Outage, Outages, Shape, named_zones, reachable
+from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, shape_of
 from placement.plan.group import (
@@ -32,6 +33,7 @@ SHORTEST_OUTAGE_SECONDS = 30.0  # one of ours is not ended sooner, whatever room
 AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
 REPLACE_SECONDS = 3.0  # a pod that is younger is not replaced again
 BREAKER_WORKLOADS = 5
+_HELD = {Outcome.BLOCKED: Blocked.BUDGET, Outcome.IMPOSSIBLE: Blocked.REFUSED}
 EVENING = (Why.EXPOSED, Why.BALANCE)  # moves from one pool to another
 
 
@@ -51,6 +53,7 @@ class Scene:
     recent: int = 0  # moves begun within the last minute
     evicted: Mapping[str, Evicted] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
     is_paused: bool = False
+    held: Mapping[tuple[str, How], Outcome] = field(default_factory=dict)  # by UID: what failed a moment ago, and how
 
     @property
     def zones(self) -> dict[Class, frozenset[str]]:
@@ -110,15 +113,28 @@ class _Chooser:
         sweeps = sorted({(action.how, action.pod.uid): action for action in (*given_up, *swept)}.values(), key=_turn)
         notes = [action for each in scene.assessments for action in each.notes]
         rest = self._moved(wish for wish in wishes if wish.why is not Why.LEAVING)
+        actions = tuple(self._unheld((*buried, *urgent, *sweeps, *notes, *replaced, *rest)))
         workloads = {each.group.workload.uid: each.group.workload for each in scene.assessments}
         skipped = tuple(
             Skipped(workloads[uid], why, blocked, count) for (uid, why, blocked), count in self._skipped.items()
         )
-        actions = (*buried, *urgent, *sweeps, *notes, *replaced, *rest)
         return Plan(tuple(_distinct(outages)), tuple(self._ended(outages)), actions, skipped)
 
     def _moved(self, wishes: Iterable[Wish]) -> list[Action]:
         return [action for wish in wishes if (action := self._move(wish)) is not None]
+
+    def _unheld(self, actions: Iterable[Action]) -> Iterator[Action]:
+        """Without what failed a moment ago."""
+        for action in actions:
+            held = self._held(action.pod, action.how)
+            if held is None:
+                yield action
+            elif action.workload is not None:
+                self._skip(action.workload.uid, action.why, held)
+
+    def _held(self, pod: Pod, how: How) -> Blocked | None:
+        outcome = self._scene.held.get((pod.uid, how))
+        return None if outcome is None else _HELD.get(outcome, Blocked.BUSY)
 
     def _count_under_way(self, each: Assessment) -> None:
         workload = each.group.workload
@@ -214,7 +230,7 @@ class _Chooser:
     # --- moves -------------------------------------------------------------------------------------------------------
 
     def _move(self, wish: Wish) -> Action | None:
-        blocked = wish.blocked or self._in_the_way(wish)
+        blocked = wish.blocked or self._held(wish.member.pod, wish.how) or self._in_the_way(wish)
         workload = wish.group.workload
         if blocked is not None:
             self._skip(workload.uid, wish.why, blocked)

@@ -13,6 +13,7 @@ from placement.availability import Source
 from placement.configuration import Configuration
 from placement.model import Budget, Kind, Node, Owner, Pod, Quota
 from placement.outage import Outage, Outages, Shape, ended, noted
+from placement.outcome import Outcome
 from placement.plan.actions import Blocked, How, Plan, Why
 from placement.plan.choose import Scene, plan
 from placement.plan.group import Evicted, Group, Moved, Released, Undone, policy_mark
@@ -118,6 +119,38 @@ def test_after_an_outage_one_goes_first() -> None:
     assert moves_of(made) == 1
     assert skipped(made)[Blocked.PROBING] == 6
     assert moves_of(planned(ten(), outages=over, proofs={(SPOT, SHAPE): NOW - 5})) == 3
+
+
+def other(found: Group) -> Group:
+    """The same workload under another name."""
+    pods = tuple(replace(each, name=f"other-{each.name}", uid=f"other-{each.uid}") for each in found.cohorts[0].pods)
+    workload = replace(found.workload, uid="other", name="other")
+    return replace(found, workload=workload, cohorts=(replace(found.cohorts[0], pods=pods),))
+
+
+def test_a_move_that_was_refused_leaves_its_place_to_others() -> None:
+    """It would have been the probe, and the only one in this namespace."""
+    over = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 100)
+    over = ended(over, over.noted, NOW - 10)
+    held = {(f"p{slot}", How.RELEASE): Outcome.IMPOSSIBLE for slot in range(10)}
+    made = planned(ten(), other(ten()), outages=over, held=held, moves={"per_namespace": 1})
+    assert [action.pod.name for action in made.actions] == ["other-p9"]
+    assert (Why.RATIO, Blocked.REFUSED, 7) in {(each.why, each.blocked, each.pods) for each in made.skipped}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "blocked"),
+    [(Outcome.IMPOSSIBLE, Blocked.REFUSED), (Outcome.BLOCKED, Blocked.BUDGET), (Outcome.BUSY, Blocked.BUSY)],
+)
+def test_what_failed_a_moment_ago_is_told_and_not_done(outcome: Outcome, blocked: Blocked) -> None:
+    """The end of a move, too."""
+    old = replace(pod("old", 2, "o", annotations={names.RELEASED: Released(NOW + 60, "h").text()}), owner=None)
+    marked = pod("new", 2, "s", annotations={names.MOVED: Moved("on-demand", "7of10min1", NOW).text()})
+    found = group([pod("x", 0, "o"), pod("y", 1, "s"), marked, old], 3)
+    assert [action.how for action in planned(found).actions] == [How.FINISH]
+    made = planned(found, held={("old", How.FINISH): outcome})
+    assert made.actions == ()
+    assert skipped(made) == {blocked: 1}
 
 
 def test_where_no_place_is_in_sight_one_goes_to_see() -> None:
