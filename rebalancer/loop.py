@@ -48,6 +48,15 @@ class Watched:
     timer: Callable[[], float] = time.monotonic
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A write that did not succeed: how often in a row, when it may be tried again, what came of it."""
+
+    tries: int
+    due: float
+    outcome: Outcome
+
+
 class Loop:
     """One rebalancer's work. `tell` hears of every pass: the plan, what came of it, and how long both took.
 
@@ -71,8 +80,7 @@ class Loop:
         self._begun: deque[float] = deque()
         self._proofs: dict[tuple[Class, Shape], float] = {}
         self._expected: dict[str, tuple[Action, float]] = {}  # by UID: what we did, until when we wait to see it
-        # By UID and what was tried: failed tries in a row, when it may be tried again.
-        self._tries: dict[tuple[str, How], tuple[int, float]] = {}
+        self._failed: dict[tuple[str, How], Failed] = {}  # by UID and what was tried
         self._evicted: dict[str, Evicted] = {}  # by seat
         self._swept = float("-inf")
 
@@ -107,7 +115,7 @@ class Loop:
         made = plan(self.scene(now))
         if not self._watched.is_paused(now):
             made = replace(made, actions=(*made.actions, *self._board.left_over()))
-        made = replace(made, actions=tuple(self._possible(made.actions, began)))
+        made = replace(made, actions=tuple(self._possible(made.actions)))
         planned = self._watched.timer()
         done = self._executor.perform(made) if self._watched.is_leading() else []
         self._remember(done, now)
@@ -133,6 +141,7 @@ class Loop:
             dict(self._evicted),
             self._watched.is_paused(now),
             board.waiting,
+            self._held(),
         )
 
     # --- what we did, and have not seen yet --------------------------------------------------------------------------
@@ -153,11 +162,16 @@ class Loop:
         del self._expected[pod.uid]
         return False
 
-    def _possible(self, actions: Sequence[Action], timer: float) -> Iterator[Action]:
-        """Without those that failed a moment ago, or were done and not seen yet."""
+    def _held(self) -> dict[tuple[str, How], Outcome]:
+        """What failed, and is not due yet: the plan leaves it out, and gives its place to others."""
+        timer = self._watched.timer()
+        return {tried: failed.outcome for tried, failed in self._failed.items() if timer < failed.due}
+
+    def _possible(self, actions: Sequence[Action]) -> Iterator[Action]:
+        """Without those that were done and not seen yet, or (what workloads left over) failed a moment ago."""
+        held = self._held()
         for action in actions:
-            _, due = self._tries.get((action.pod.uid, action.how), (0, timer))
-            if due <= timer and not self._is_expected(action.pod):
+            if (action.pod.uid, action.how) not in held and not self._is_expected(action.pod):
                 yield action
 
     def _remember(self, done: Sequence[Done], now: float) -> None:
@@ -166,7 +180,7 @@ class Loop:
             uid = each.action.pod.uid
             if each.outcome is Outcome.DONE:
                 self._expected[uid] = (each.action, timer + EXPECTED_SECONDS)
-                self._tries.pop((uid, each.action.how), None)
+                self._failed.pop((uid, each.action.how), None)
                 if each.action.how in (How.RELEASE, How.EVICT):
                     self._begun.append(timer)
                 if each.action.how is How.EVICT and each.action.workload is not None:
@@ -174,9 +188,10 @@ class Loop:
                 if each.action.how is How.FINISH and each.action.to is not None:
                     self._proofs[each.action.to, shape_of(each.action.pod)] = now
             elif each.outcome is not None and each.outcome is not Outcome.GONE:
-                tries, _ = self._tries.get((uid, each.action.how), (0, 0.0))
+                before = self._failed.get((uid, each.action.how))
+                tries = before.tries if before is not None else 0
                 wait = min(LONGEST_BLOCKED_SECONDS, BLOCKED_SECONDS * 2**tries)
-                self._tries[uid, each.action.how] = (tries + 1, timer + wait)
+                self._failed[uid, each.action.how] = Failed(tries + 1, timer + wait, each.outcome)
         self._tidy(timer, now)
 
     def _mark(self, action: Action, now: float) -> Evicted:
@@ -190,8 +205,8 @@ class Loop:
         """Forgets pods that nobody asks about any more."""
         for uid in [uid for uid, (_, until) in self._expected.items() if until < timer]:
             del self._expected[uid]
-        for tried in [tried for tried, (_, due) in self._tries.items() if due + LONGEST_BLOCKED_SECONDS < timer]:
-            del self._tries[tried]
+        for tried in [tried for tried, each in self._failed.items() if each.due + LONGEST_BLOCKED_SECONDS < timer]:
+            del self._failed[tried]
         for where in [where for where, before in self._evicted.items() if before.at + REMEMBERED_SECONDS < now]:
             del self._evicted[where]
 

@@ -6,7 +6,7 @@ stood for a while: of five nodes that go one after the other the owner reads onc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -35,6 +35,7 @@ _PASSING = frozenset(
         Blocked.PER_NAMESPACE,
         Blocked.IN_ALL,
         Blocked.PER_MINUTE,
+        Blocked.BUSY,
     }
 )
 _SENTENCES = {
@@ -111,7 +112,8 @@ class Teller:
         for each in done:
             if each.outcome is Outcome.DONE and each.action.workload is not None and each.action.how in _SENTENCES:
                 self._tell(each.action.workload, names.EVENT_MOVED, sentence(each.action), is_warning=False)
-        standing = {_key(each): each for each in made.skipped if each.blocked not in _PASSING}
+        blockers = (*made.skipped, *_refused(done))
+        standing = {_key(each): each for each in blockers if each.blocked not in _PASSING}
         for key, skipped in standing.items():
             if key not in self._standing:
                 self._tell(skipped.workload, names.EVENT_BLOCKED, f"Not moved ({skipped.why}): {skipped.blocked}")
@@ -174,6 +176,13 @@ class Teller:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _refused(done: Sequence[Done]) -> Iterator[Skipped]:
+    """What was refused in this very pass stands as before, though it was tried again."""
+    for each in done:
+        if each.outcome is Outcome.IMPOSSIBLE and each.action.workload is not None:
+            yield Skipped(each.action.workload, each.action.why, Blocked.REFUSED)
 
 
 def sentence(action: Action) -> str:

@@ -82,6 +82,8 @@ class Blocked(StrEnum):
     PER_NAMESPACE = "as many moves in this namespace as allowed are under way"
     IN_ALL = "as many moves as allowed are under way"
     PER_MINUTE = "as many moves as allowed were begun in this minute"
+    REFUSED = "the API server refuses it; it is tried again later"
+    BUSY = "the API server was busy; it is tried again"
 
     @property
     def label(self) -> str:

@@ -70,6 +70,7 @@ class Stuck:
     since: float
     after: float  # seconds it may wait while the class might still come
     falls_back: bool
+    undo: tuple[Action, ...] = ()  # where it is to replace a pod that was released, and can be put back
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,12 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
     members: list[Member] = []
     notes: list[Action] = []
     sweeps: list[Action] = []
+    stuck: list[Stuck] = []
     for cohort in group.cohorts:
         own = members_of(cohort, group, sites, classes)
         if cohort.released:
             sweeps += _sweeps(group, cohort, own, sites, now)
+        stuck += _stuck(group, cohort, own, sites, now)
         given = _slots_for(group, cohort, own)
         notes += _notes(group, cohort, own, given, configuration)
         members += (_in_slot(member, given[member.pod.uid]) for member in own)
@@ -116,7 +119,7 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         actual=Mix.of(serving),
         notes=tuple(notes),
         sweeps=tuple(sweeps),
-        stuck=tuple(_stuck(group, members)),
+        stuck=tuple(stuck),
         lost=tuple(_lost(group, sites)),
         under_way=_under_way(group),
         is_written=all(member.written == member.slot for member in members),
@@ -235,11 +238,10 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
             yield from _undo(group, cohort, pod, state, None, now)  # its ReplicaSet wants none, and deletes it
         elif not cohort.replicas or (surplus >= 0 and replacement is None):
             yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
-        elif _is_replaced(replacement, site):
+        elif _is_replaced(replacement, site, group):
             assert replacement is not None
-            if not pod.ready or (
-                proven > 0 and over_for < OVERDUE_SECONDS and _keeps_floor(group, cohort, own, origin)
-            ):
+            is_in_time = leaves or over_for < OVERDUE_SECONDS
+            if not pod.ready or (proven > 0 and is_in_time and _keeps_floor(group, cohort, own, origin)):
                 proven -= 1
                 yield from _finish(group, pod, replacement, origin, now)
             elif over_for >= 0 and not leaves:
@@ -248,12 +250,18 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
             yield from _undo(group, cohort, pod, state, replacement, now)
 
 
-def _is_replaced(replacement: Member | None, site: Site | None) -> bool:
-    """The replacement serves, and is elsewhere: on another class or in another pool."""
+def _is_replaced(replacement: Member | None, site: Site | None, group: Group) -> bool:
+    """The replacement serves where it should: on the class of its slot, and not where the old pod was.
+
+    If the old node stays, that is: from one that leaves any place will do. Of two pools a and b of spot and a slot of
+    on-demand, a pod that came out in b instead of a has gained nothing, and would go on to a the next time.
+    """
     if replacement is None or not replacement.serves or replacement.site is None:
         return False
     if site is None or site.is_leaving:
         return True
+    if replacement.site.of is not group.policy.slots.class_of(replacement.slot or 0):
+        return False
     return (replacement.site.of, replacement.site.pool) != (site.of, site.pool)
 
 
@@ -315,10 +323,10 @@ def _failure(replacement: Member | None) -> tuple[float, str]:
 # --- moves that are wanted -------------------------------------------------------------------------------------------
 
 
-def _stuck(group: Group, members: Sequence[Member]) -> Iterator[Stuck]:
+def _stuck(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, now: float) -> Iterator[Stuck]:
     """Pods that wait for a class because we require it of them."""
     policy = group.policy
-    for member in members:
+    for member in own:
         pod = member.pod
         if not pod.unschedulable or pod.node or member.of is None or pod.decision_id is None:
             continue
@@ -329,7 +337,17 @@ def _stuck(group: Group, members: Sequence[Member]) -> Iterator[Stuck]:
         else:
             default = "spot" if group.workload.replicas > 1 else "wait"
             after, falls_back = ON_DEMAND_FALLBACK_SECONDS, (policy.on_demand_fallback or default) == "spot"
-        yield Stuck(group, pod, member.of, pod.changed or pod.created, after, falls_back)
+        undo = tuple(_instead(group, cohort, member, sites, now)) if cohort.released else ()
+        yield Stuck(group, pod, member.of, pod.changed or pod.created, after, falls_back, undo)
+
+
+def _instead(group: Group, cohort: Cohort, newcomer: Member, sites: Sites, now: float) -> Iterator[Action]:
+    """Puts the pod back that a newcomer is to replace, where its node stays: nobody misses the newcomer."""
+    for pod in cohort.released:
+        site = sites.get(pod.node)
+        is_there = site is not None and not site.is_leaving and not pod.terminating
+        if is_there and newcomer.slot is not None and former_slot(pod) == newcomer.slot:
+            yield from _undo(group, cohort, pod, released(pod), newcomer, now)
 
 
 def _wishes(found: Assessment, ground: Ground, now: float) -> Iterator[Wish]:

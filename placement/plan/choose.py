@@ -10,6 +10,7 @@ from placement import names
 from placement.decide import preferred_pool
 from placement.model import Budget, Class, Pod, Pool, Quota
 from placement.outage import Outage, Outages, Shape, limited_to
+from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, shape_of
 from placement.plan.group import (
@@ -33,6 +34,7 @@ AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited 
 REPLACE_SECONDS = 3.0  # a pod that is younger is not replaced again
 BREAKER_WORKLOADS = 5
 HOPELESS_SECONDS = 600.0  # the scheduler itself tries each pod again every five minutes
+_HELD = {Outcome.BLOCKED: Blocked.BUDGET, Outcome.IMPOSSIBLE: Blocked.REFUSED}
 EVENING = (Why.EXPOSED, Why.BALANCE)  # moves from one pool to another
 
 
@@ -53,6 +55,7 @@ class Scene:
     evicted: Mapping[str, Evicted] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
     is_paused: bool = False
     waiting: Collection[Pod] = ()  # pods that have no node yet, of everybody
+    held: Mapping[tuple[str, How], Outcome] = field(default_factory=dict)  # by UID: what failed a moment ago, and how
 
 
 def plan(scene: Scene) -> Plan:
@@ -101,19 +104,33 @@ class _Chooser:
         urgent = self._moved(wish for wish in wishes if wish.why is Why.LEAVING)
         replacements = replaced_on(buried, urgent)
         outages = list(outages_of_loss(replacements, self._room, scene.outages, scene.now))
-        replaced = list(self._stuck(outages))
-        sweeps = sorted((action for each in scene.assessments for action in each.sweeps), key=_turn)
+        swept = [action for each in scene.assessments for action in each.sweeps]
+        replaced, given_up = self._stuck(outages)
+        sweeps = sorted({(action.how, action.pod.uid): action for action in (*given_up, *swept)}.values(), key=_turn)
         notes = [action for each in scene.assessments for action in each.notes]
         rest = self._moved(wish for wish in wishes if wish.why is not Why.LEAVING)
+        actions = tuple(self._unheld((*buried, *urgent, *sweeps, *notes, *replaced, *rest)))
         workloads = {each.group.workload.uid: each.group.workload for each in scene.assessments}
         skipped = tuple(
             Skipped(workloads[uid], why, blocked, count) for (uid, why, blocked), count in self._skipped.items()
         )
-        actions = (*buried, *urgent, *sweeps, *notes, *replaced, *rest)
         return Plan(tuple(_distinct(outages)), tuple(self._ended(outages)), actions, skipped)
 
     def _moved(self, wishes: Iterable[Wish]) -> list[Action]:
         return [action for wish in wishes if (action := self._move(wish)) is not None]
+
+    def _unheld(self, actions: Iterable[Action]) -> Iterator[Action]:
+        """Without what failed a moment ago."""
+        for action in actions:
+            held = self._held(action.pod, action.how)
+            if held is None:
+                yield action
+            elif action.workload is not None:
+                self._skip(action.workload.uid, action.why, held)
+
+    def _held(self, pod: Pod, how: How) -> Blocked | None:
+        outcome = self._scene.held.get((pod.uid, how))
+        return None if outcome is None else _HELD.get(outcome, Blocked.BUSY)
 
     def _count_under_way(self, each: Assessment) -> None:
         workload = each.group.workload
@@ -135,38 +152,45 @@ class _Chooser:
 
     # --- pods that cannot be scheduled -------------------------------------------------------------------------------
 
-    def _stuck(self, outages: list[Outage]) -> Iterator[Action]:
-        """Replaces pods that require a class that is known to be out; notes outages for those that waited enough."""
+    def _stuck(self, outages: list[Outage]) -> tuple[list[Action], list[Action]]:
+        """Replaces pods that require a class that is known to be out; notes outages for those that waited enough.
+
+        And gives up moves whose newcomers wait in vain: nobody serves less for that, so it is no outage.
+        """
+        replaced: list[Action] = []
+        given_up: list[Action] = []
         for each in self._scene.assessments:
             for stuck in each.stuck:
-                action = self._one_stuck(stuck, outages)
-                if action is not None:
-                    yield action
+                (given_up if stuck.undo else replaced).extend(self._one_stuck(stuck, outages))
+        return replaced, given_up
 
-    def _one_stuck(self, stuck: Stuck, outages: list[Outage]) -> Action | None:
+    def _one_stuck(self, stuck: Stuck, outages: list[Outage]) -> Sequence[Action]:
         scene, pod = self._scene, stuck.pod
         workload, policy = stuck.group.workload, stuck.group.policy
         if policy.rebalance != "auto" or not stuck.falls_back:
-            return None
+            return ()
         terms, zones = own_terms(pod, scene.ground.configuration.classes), self._zones[stuck.of]
         if scene.outages.stands(stuck.of, zones, terms, shape_of(pod), scene.now):
-            if scene.now - pod.created < REPLACE_SECONDS:
-                return None
+            if stuck.undo or scene.now - pod.created < REPLACE_SECONDS:
+                return stuck.undo
             if self._is_admitted_in_vain(stuck):
                 outages.append(Outage(stuck.of, 0.0, limited_to(zones, terms), by=BY))
-                return None
+                return ()
             text = f"{stuck.of} is out: it is created anew, with {stuck.of} preferred"
-            return Action(How.REPLACE, Why.STUCK, workload, pod, stuck.of, text=text)
+            return (Action(How.REPLACE, Why.STUCK, workload, pod, stuck.of, text=text),)
         waited = scene.now - stuck.since
         if waited < stuck.after:
             self._skip(workload.uid, Why.STUCK, Blocked.WAITING)
         elif waited < AUTOSCALER_SECONDS and scene.now - scene.is_awaited(pod) < AUTOSCALER_SECONDS:
             self._skip(workload.uid, Why.STUCK, Blocked.AUTOSCALER)
-        elif waited < PATIENCE * stuck.after and self._room.take(pod, stuck.of.other) is None:
+        elif stuck.undo and not self._needs_probe(stuck.of, shape_of(pod)):
+            return stuck.undo
+        elif not stuck.undo and waited < PATIENCE * stuck.after and self._room.take(pod, stuck.of.other) is None:
             self._skip(workload.uid, Why.STUCK, Blocked.NO_PLACE)
-        else:
+        else:  # of a class that was out a probe tells that it still is
             outages.append(Outage(stuck.of, 0.0, limited_to(zones, terms), shape_of(pod), by=BY))
-        return None
+            return stuck.undo
+        return ()
 
     def _is_admitted_in_vain(self, stuck: Stuck) -> bool:
         """It was created while the outage stood, and not softened: webhooks after ours made it ask for more.
@@ -197,7 +221,7 @@ class _Chooser:
     # --- moves -------------------------------------------------------------------------------------------------------
 
     def _move(self, wish: Wish) -> Action | None:
-        blocked = wish.blocked or self._in_the_way(wish)
+        blocked = wish.blocked or self._held(wish.member.pod, wish.how) or self._in_the_way(wish)
         workload = wish.group.workload
         if blocked is not None:
             self._skip(workload.uid, wish.why, blocked)

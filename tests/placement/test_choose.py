@@ -13,9 +13,10 @@ from placement.availability import Source
 from placement.configuration import Configuration
 from placement.model import Budget, Kind, Node, Owner, Pod, Quota
 from placement.outage import Outage, Outages, Shape, ended, noted
+from placement.outcome import Outcome
 from placement.plan.actions import Blocked, How, Plan, Why
 from placement.plan.choose import Scene, plan
-from placement.plan.group import Evicted, Group, Moved, Undone, policy_mark
+from placement.plan.group import Evicted, Group, Moved, Released, Undone, policy_mark
 from placement.plan.lost import BY
 from placement.policy import Amount
 from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
@@ -120,6 +121,38 @@ def test_after_an_outage_one_goes_first() -> None:
     assert moves_of(planned(ten(), outages=over, proofs={(SPOT, SHAPE): NOW - 5})) == 3
 
 
+def other(found: Group) -> Group:
+    """The same workload under another name."""
+    pods = tuple(replace(each, name=f"other-{each.name}", uid=f"other-{each.uid}") for each in found.cohorts[0].pods)
+    workload = replace(found.workload, uid="other", name="other")
+    return replace(found, workload=workload, cohorts=(replace(found.cohorts[0], pods=pods),))
+
+
+def test_a_move_that_was_refused_leaves_its_place_to_others() -> None:
+    """It would have been the probe, and the only one in this namespace."""
+    over = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 100)
+    over = ended(over, over.noted, NOW - 10)
+    held = {(f"p{slot}", How.RELEASE): Outcome.IMPOSSIBLE for slot in range(10)}
+    made = planned(ten(), other(ten()), outages=over, held=held, moves={"per_namespace": 1})
+    assert [action.pod.name for action in made.actions] == ["other-p9"]
+    assert (Why.RATIO, Blocked.REFUSED, 7) in {(each.why, each.blocked, each.pods) for each in made.skipped}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "blocked"),
+    [(Outcome.IMPOSSIBLE, Blocked.REFUSED), (Outcome.BLOCKED, Blocked.BUDGET), (Outcome.BUSY, Blocked.BUSY)],
+)
+def test_what_failed_a_moment_ago_is_told_and_not_done(outcome: Outcome, blocked: Blocked) -> None:
+    """The end of a move, too."""
+    old = replace(pod("old", 2, "o", annotations={names.RELEASED: Released(NOW + 60, "h").text()}), owner=None)
+    marked = pod("new", 2, "s", annotations={names.MOVED: Moved("on-demand", "7of10min1", NOW).text()})
+    found = group([pod("x", 0, "o"), pod("y", 1, "s"), marked, old], 3)
+    assert [action.how for action in planned(found).actions] == [How.FINISH]
+    made = planned(found, held={("old", How.FINISH): outcome})
+    assert made.actions == ()
+    assert skipped(made) == {blocked: 1}
+
+
 def test_where_no_place_is_in_sight_one_goes_to_see() -> None:
     """Its pending replacement makes an autoscaler bring nodes."""
     made = planned(ten(), nodes=NODES[:1])
@@ -157,6 +190,33 @@ def test_a_pod_that_was_admitted_in_vain_widens_the_outage() -> None:
     assert made.outages == (Outage(SPOT, 0.0, by=BY),)
     wider = noted(out, made.outages[0], NOW - 10)
     assert [action.how for action in planned(stuck(NOW - 20), outages=wider).actions] == [How.REPLACE]
+
+
+def waiting_newcomer() -> Group:
+    """A pod was released from on-demand ten minutes ago; its replacement waits for spot."""
+    old = pod("old", 2, "o", annotations={names.RELEASED: Released(NOW + 60, "h").text()})
+    found = stuck(NOW - 600)
+    return replace(found, cohorts=(replace(found.cohorts[0], released=(replace(old, owner=None),)),))
+
+
+def test_a_newcomer_that_waits_in_vain_is_given_up_and_speaks_for_nobody_else() -> None:
+    """The old pod serves. Others are not to be softened because somebody changed a ratio."""
+    made = planned(waiting_newcomer())
+    assert [f"{action.how} {action.pod.name}" for action in made.actions] == ["annotate stuck", "undo old"]
+    assert not made.outages
+
+
+def test_a_newcomer_is_given_up_at_once_where_the_class_is_out() -> None:
+    out = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 5)
+    made = planned(waiting_newcomer(), outages=out)
+    assert [f"{action.how} {action.pod.name}" for action in made.actions] == ["annotate stuck", "undo old"]
+
+
+def test_a_probe_that_waits_in_vain_tells_that_the_class_is_still_out() -> None:
+    over = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 1200)
+    made = planned(waiting_newcomer(), outages=over)
+    assert [action.how for action in made.actions] == [How.ANNOTATE, How.UNDO]
+    assert [each.of for each in made.outages] == [SPOT]
 
 
 def test_a_pod_that_is_bound_to_a_zone_without_nodes_speaks_for_that_zone() -> None:

@@ -72,6 +72,9 @@ class Rebalancer:
         self.violations: list[str] = []
         self.plan: Plan | None = None
         self.passes: list[tuple[float, Plan, Sequence[Done]]] = []
+        self.hears: Callable[[Plan, Sequence[Done]], None] = lambda _plan, _done: None
+        self.refuses: Callable[[str, Pod], Outcome | None] = lambda _verb, _pod: None  # 403, 409, 429, 500
+        self.loses_answer: Callable[[str, Pod], bool] = lambda _verb, _pod: False  # it is done, and times out
         self._evicted: set[str] = set()
         self._released_at: dict[str, float] = {}
         self._moved_from: dict[str, tuple[Class, float, Policy]] = {}
@@ -119,6 +122,7 @@ class Rebalancer:
             self.kill()
 
     def _tell(self, plan: Plan, done: Sequence[Done], *_seconds: float) -> None:
+        self.hears(plan, done)
         if done or plan.outages or plan.ended:
             self.passes.append((self.cluster.now, plan, done))
 
@@ -138,6 +142,8 @@ class Rebalancer:
         with_fault = self._guarded(verb, pod)
         if pod is None:
             return with_fault(Outcome.GONE)
+        if (refused := self.refuses(verb, pod)) is not None:
+            return with_fault(refused)
         if verb == "release":
             self._check_release(pod)
             if names.RELEASED in pod.annotations:
@@ -161,11 +167,13 @@ class Rebalancer:
         with_fault = self._guarded(verb, pod)
         if pod is None:
             return with_fault(Outcome.GONE)
+        if (refused := self.refuses(verb, pod)) is not None:
+            return with_fault(refused)
         self._check_eviction(pod, verb)
-        refused = self.cluster.evict(pod)
-        if not refused:
+        answer = self.cluster.evict(pod)
+        if not answer:
             self._evicted.add(uid)
-        return with_fault({"": Outcome.DONE, "429": Outcome.BLOCKED, "500": Outcome.IMPOSSIBLE}[refused])
+        return with_fault({"": Outcome.DONE, "429": Outcome.BLOCKED, "500": Outcome.IMPOSSIBLE}[answer])
 
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
         raise AssertionError("nothing is deleted but by eviction or burial")
@@ -175,6 +183,8 @@ class Rebalancer:
         with_fault = self._guarded("bury", pod)
         if pod is None:
             return with_fault(Outcome.GONE)
+        if (refused := self.refuses("bury", pod)) is not None:
+            return with_fault(refused)
         if pod.node in self.cluster.nodes:
             return with_fault(Outcome.BUSY)
         if pod.node in self.cluster.unproven:
@@ -186,6 +196,8 @@ class Rebalancer:
         self.fault.strike(is_after=False)
 
         def done(outcome: Outcome) -> Outcome:
+            if outcome is Outcome.DONE and pod is not None and self.loses_answer(verb, pod):
+                outcome = Outcome.BUSY
             self.writes.append(Write(self.cluster.now, verb, pod, outcome))
             self.fault.strike(is_after=True)
             return outcome
@@ -331,6 +343,10 @@ class Rebalancer:
 
     def wanted(self, workload: Workload) -> Mix:
         return self._policy(self.cluster.again(workload)).slots.mix(self.cluster.again(workload).replicas)
+
+    def floor(self, workload: Workload) -> int:
+        """So many must serve on on-demand."""
+        return min(self._policy(self.cluster.again(workload)).slots.floor, self.wanted(workload).on_demand)
 
     def actual(self, workload: Workload) -> Mix:
         return mix_of(self.cluster, workload)

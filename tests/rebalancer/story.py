@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from placement import names
-from placement.model import Class, Namespace, Node, Quota, Rollout, Workload
-from placement.plan.group import released
+from placement.model import Class, Namespace, Node, Pod, Quota, Rollout, Workload
+from placement.plan.group import former_owner, released
 from tests.rebalancer.others import Drainer
 from tests.rebalancer.rebalancing import Rebalancer, mix_of
-from tests.rebalancer.simulation import TERMINATION, Cluster, Making
+from tests.rebalancer.simulation import TERMINATION, Cluster, Making, is_serving
 
 LATE_SECONDS = 60 + 120  # beyond its time, a release is undone: by the sweep, tries that fail, and what lags
 RATIOS = ("0%", "30%", "50%", "70%", "90%", "100%")
@@ -66,10 +66,22 @@ class Story:
                 continue
             state, node = released(pod), nodes.get(pod.node)
             assert state is not None
-            if node is None or node.is_leaving(leaving) or not node.ready:
-                self._excused[pod.uid] = self.cluster.now  # it stays until its node goes, or does not go after all
+            if node is None or not node.ready or (node.is_leaving(leaving) and not self._is_replaced(pod)):
+                self._excused[pod.uid] = self.cluster.now  # there is nowhere else to serve from
             since = max(state.until, self._excused.get(pod.uid, 0.0))
             assert self.cluster.now <= since + LATE_SECONDS, (f"{pod.name} stays released", self.told)
+
+    def _is_replaced(self, pod: Pod) -> bool:
+        """Its ReplicaSet has as many as it wants, on nodes that stay, and enough of them on on-demand."""
+        cluster, leaving = self.cluster, self.cluster.configuration.leaving_taints
+        owner = next((each for each in cluster.objects["replica_sets"].values() if each.uid == former_owner(pod)), None)
+        if owner is None:
+            return True
+        nodes = {name: node for name, node in cluster.nodes.items() if not node.is_leaving(leaving)}
+        serving = [each for each in cluster.owned(owner.uid) if is_serving(each, nodes)]
+        on_demand = sum(cluster.class_of(each) is Class.ON_DEMAND for each in serving)
+        workload = next(each for each in cluster.workloads if owner.owner is not None and each.uid == owner.owner.uid)
+        return len(serving) >= owner.replicas and on_demand >= self.rebalancer.floor(workload)
 
     # --- events ------------------------------------------------------------------------------------------------------
 

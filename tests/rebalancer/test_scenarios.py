@@ -472,3 +472,45 @@ def test_a_scale_down_to_nothing_leaves_no_released_pod() -> None:
     cluster.run(30)
     assert cluster.pods_of(web) == []
     assert rebalancer.violations == []
+
+
+def test_a_cordoned_node_is_left_behind_however_late_its_replacements_come() -> None:
+    """`kubectl cordon` and no drain, while spot is full and the policy is to wait: room comes after ten minutes."""
+    cluster = shop(spot=1, on_demand=2)
+    web = cluster.deploy("web", 5, {names.SPOT_FALLBACK: "wait"})
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    settle(cluster, rebalancer)
+    (spot,) = spot_nodes(cluster)
+    cluster.cordon(spot)
+    cluster.run(600)
+    assert len(cluster.pods_of(web)) == 5 + 3
+    cluster.add_node(SPOT, "b")
+    settle(cluster, rebalancer)
+    assert not any(pod.node == spot for pod in cluster.pods)
+    assert watcher.low["web"] >= 5
+    assert rebalancer.violations == []
+
+
+def test_moves_to_a_class_that_is_full_come_to_nothing_and_bother_nobody() -> None:
+    """70 → 30 % with on-demand full, for six hours: nobody is evicted for nothing, and no outage is noted."""
+    cluster = shop(spot=6, on_demand=1)
+    web = cluster.deploy("web", 10)
+    cluster.put(Namespace("others"))
+    needs = Needs(requests={"cpu": 5_000}, node_selector={names.CAPACITY: "on-demand"})
+    cluster.deploy("filler", 1, namespace="others", making=Making(needs))
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    cluster.run(60)
+    watcher.begin()
+    cluster.annotate(web, spot_ratio="30%")
+    cluster.run(60)
+    cluster.step_seconds = 5.0
+    cluster.run(6 * 3600)
+    assert rebalancer.count("finish", "evict", "note") == 0
+    assert 1 <= rebalancer.count("release") <= 40
+    assert watcher.low["web"] >= 10
+    cluster.add_node(ON_DEMAND)
+    cluster.run_until(lambda: rebalancer.is_exact(web), 4000)
+    assert rebalancer.count("finish") == 4
+    assert rebalancer.violations == []
