@@ -41,7 +41,7 @@ from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.plan.actions import Plan
 from rebalancer.board import Board
-from rebalancer.executor import Executor
+from rebalancer.executor import Executor, Sight
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import Metrics
 
@@ -145,8 +145,7 @@ class Passes:
             nobody,  # type: ignore[arg-type]
             nobody,  # type: ignore[arg-type]
             ThreadPoolExecutor(1),
-            is_leading=lambda: False,
-            current=lambda _key: None,
+            Sight(lambda: False, lambda: False, lambda _: None, lambda _: None, lambda _: None),
         )
         watched = Watched(lambda: True, lambda: False, lambda: Outages(), lambda _now: False)
         self._loop = Loop(board, executor, watched, self._tell, self.wake)
