@@ -15,6 +15,7 @@ from rich.text import Text
 
 from cli import access, prices, show
 from cli.configuration import configuration_for_reading
+from cli.status import foreseen_lines
 from dashboard.drills import outlook
 from dashboard.view import NO_PRICES, Around, View, Viewer
 from kube.client import Client
@@ -31,9 +32,11 @@ from placement.pause import Pause, standing
 from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
 from placement.plan.choose import Scene, plan
+from placement.plan.foresee import foreseen, room_in
 from placement.policy import mistakes_in
 from placement.report import mix_json
 from placement.savings import Prices
+from placement.status import statuses
 from rebalancer.board import Board
 
 
@@ -104,13 +107,18 @@ def look(args: argparse.Namespace) -> show.Finding:
     only = {each.group.workload.uid for each in shown}
     part = _part(made.plan, only if args.namespace or is_question else None)
     answered = workloads_json(view_of(made, picture, prices.prices_for(args)), shown) if is_question else []
+    found = statuses(picture.snapshot, picture.configuration)
+    ahead = foreseen(
+        (each for each in found if each.workload.uid in only), room_in(picture.snapshot, picture.configuration)
+    )
     return show.Finding(
         {
             **part.raw(),
             "paused": picture.paused and picture.paused.raw,
+            "ahead": [each.raw() for each in ahead],
             **({"workloads": answered} if is_question else {}),
         },
-        lambda: _as_table(part, picture, answered),
+        lambda: Group(_as_table(part, picture, answered), *foreseen_lines(ahead)),
         1 if part.actions or part.outages else 0,
     )
 

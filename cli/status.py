@@ -22,6 +22,7 @@ from placement.exposure import Domain, Exposure
 from placement.leftover import LeftOver, left_over
 from placement.model import Class, Kind
 from placement.pause import Pause
+from placement.plan.foresee import Foreseen, foreseen, room_in
 from placement.policy import Policy, percent
 from placement.report import advice_of, pods_json, workload_json
 from placement.rollout import rollout_need
@@ -74,9 +75,10 @@ def look(args: argparse.Namespace) -> show.Finding:
     found = statuses(snapshot, configuration)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
     saved = savings_in(snapshot, configuration, shown, prices.prices_for(args))
+    ahead = foreseen(shown, room_in(snapshot, configuration))
     return show.Finding(
-        as_json(shown, now, paused, saved, with_pods=args.pods),
-        lambda: as_table(shown, paused, saved, with_pods=args.pods),
+        as_json(shown, now, paused, saved, ahead, with_pods=args.pods),
+        lambda: as_table(shown, paused, saved, ahead, with_pods=args.pods),
         0 if all(each.is_exact for each in shown) else 1,
     )
 
@@ -95,6 +97,7 @@ def as_json(
     now: datetime,
     paused: Pause | None = None,
     saved: Savings | None = None,
+    ahead: Sequence[Foreseen] = (),
     *,
     with_pods: bool = False,
 ) -> dict[str, Any]:
@@ -106,6 +109,7 @@ def as_json(
         "generatedAt": now.isoformat(),
         "paused": raw_pause,
         "savings": raw_savings,
+        "ahead": [each.raw() for each in ahead],
         "workloads": workloads,
     }
 
@@ -117,6 +121,7 @@ def as_table(
     found: Sequence[WorkloadStatus],
     paused: Pause | None = None,
     saved: Savings | None = None,
+    ahead: Sequence[Foreseen] = (),
     *,
     with_pods: bool = False,
 ) -> Group:
@@ -132,7 +137,7 @@ def as_table(
     table.add_column("HEADROOM\nsurvives", no_wrap=True)
     for each in found:
         table.add_row(*_row(each))
-    remarks = [line for each in found for line in _remarks(each)]
+    remarks = [line for each in found for line in _remarks(each)] + foreseen_lines(ahead)
     notes = [Text(ASSUMED, style="dim")] if any(each.exposure.is_assumed for each in found) else []
     if saved is not None:
         notes.append(Text(saved.explain(), style="dim"))
@@ -200,6 +205,10 @@ def _remarks(status: WorkloadStatus) -> list[Text]:
     mistakes = (Text(f"! {workload}: {mistake}", style="red") for mistake in status.mistakes)
     exposed = (Text(f"! {workload}: {text}", style="yellow") for text in _exposed(status.exposure))
     return [*differs, *missed, *exposed, *mistakes, *advice]
+
+
+def foreseen_lines(ahead: Sequence[Foreseen]) -> list[Text]:
+    return [Text(f"? {each.workload.namespace}/{each.workload.name}: {each.text}", style="dim") for each in ahead]
 
 
 def _exposed(exposure: Exposure) -> list[str]:

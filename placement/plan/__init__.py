@@ -5,6 +5,7 @@ reslot     which pod has which slot
 assess     one workload: what is to be written, finished, undone, moved
 room       what fits where
 lost       nodes that are gone: outages, orphans
+foresee    what would be in the way of the next rollout
 choose     all workloads together: what is done now, within all limits
 actions    the words in which all of them speak
 """

@@ -56,6 +56,19 @@ class Room:
             self._refused[kind] = pod
         return None
 
+    def count(self, pod: Pod, of: Class, enough: int) -> int:
+        """How many pods like this one would find a place of the class now; no more than enough are looked for."""
+        classes, found = self.ground.configuration.classes, 0
+        reach = Reach(own_terms(pod, classes), pod.needs.tolerations, _added(of, classes))
+        for site in self.ground.targets[of]:
+            if found >= enough:
+                break
+            if self._has_room(site, pod.needs) and reach.admits(site):
+                free = self.free(site)
+                asked = {**pod.needs.requests, "pods": 1}
+                found += min(free.get(key, 1) // amount for key, amount in asked.items() if amount)
+        return min(found, enough)
+
     def free(self, site: Site) -> dict[str, int]:
         self._seat(site.of)
         used, promised = self._taken(site)

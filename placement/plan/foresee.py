@@ -1,0 +1,65 @@
+"""What would be in the way of the next rollout: free places that it needs at its peak, and that are not there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from placement.configuration import Configuration
+from placement.model import NO_AMOUNTS, Class, Pod, Snapshot, Workload
+from placement.plan.group import ground_of
+from placement.plan.room import Room, host_port
+from placement.rollout import rollout_need
+from placement.status import WorkloadStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What a workload's owner should know before the next rollout."""
+
+    workload: Workload
+    text: str
+
+    def raw(self) -> dict[str, str]:
+        return {"workload": f"{self.workload.kind} {self.workload.key}", "text": self.text}
+
+
+def foreseen(found: Iterable[WorkloadStatus], room: Room) -> tuple[Foreseen, ...]:
+    told = ((each.workload, rollout_shortage(each, room)) for each in found)
+    return tuple(Foreseen(workload, text) for workload, text in told if text)
+
+
+def rollout_shortage(status: WorkloadStatus, room: Room) -> str:
+    """`a rollout needs 2 more on-demand places, 0 free`; "" where there are enough, or no pod tells what it asks for.
+
+    Each class by itself, as if nobody else came meanwhile.
+    """
+    need = rollout_need(status.policy, status.workload)
+    pod = next((each.pod for each in status.pods if each.pod.is_live), None)
+    if pod is None:
+        return ""
+    wanted = {Class.ON_DEMAND: need.on_demand, Class.SPOT: need.spot}
+    free = {of: room.count(pod, of, count) for of, count in wanted.items() if count}
+    told = [f"{wanted[of]} more {of} places, {there} free" for of, there in free.items() if there < wanted[of]]
+    return f"a rollout needs {' and '.join(told)}" if told else ""
+
+
+def room_in(snapshot: Snapshot, configuration: Configuration) -> Room:
+    """What is free in a snapshot."""
+    used = used_by(snapshot.pods)
+    waiting = [pod for pod in snapshot.pods if not pod.node and pod.is_live]
+    return Room(
+        ground_of(snapshot.nodes.values(), configuration), lambda node: used.get(node, NO_AMOUNTS), lambda: waiting
+    )
+
+
+def used_by(pods: Iterable[Pod]) -> Mapping[str, Mapping[str, int]]:
+    """By node: what its pods ask for, their host ports, their number."""
+    used: dict[str, Counter[str]] = {}
+    for pod in pods:
+        if pod.node and pod.phase not in ("Failed", "Succeeded"):
+            there = used.setdefault(pod.node, Counter(dict[str, int]()))
+            there.update(pod.needs.requests)
+            there.update([*(host_port(port) for port in pod.needs.host_ports), "pods"])
+    return used

@@ -1,0 +1,58 @@
+"""What would be in the way of the next rollout."""
+
+import pytest
+
+from placement import names
+from placement.configuration import Configuration
+from placement.model import Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
+from placement.plan.foresee import foreseen, room_in
+from placement.status import statuses
+from tests.placement.plans import NEEDS, ON_DEMAND, SPOT, node
+
+
+def shop(*nodes: Node, waiting: int = 0) -> Snapshot:
+    """Ten replicas of 1 CPU, seven of them on spot; a rollout needs 2 more places of each class."""
+    owner = Owner("ReplicaSet", "web-abc", "rs")
+    where = ["o" if slot in (0, 3, 6) else "s" for slot in range(10)] + [""] * waiting
+    pods = tuple(
+        Pod("shop", f"p{index}", f"u{index}", owner, node=there, phase="Running", ready=True, needs=NEEDS)
+        for index, there in enumerate(where)
+    )
+    return Snapshot(
+        {"shop": Namespace("shop", {names.PLACEMENT: names.ENABLED})},
+        {each.name: each for each in nodes},
+        (Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10),),
+        (ReplicaSet("shop", "web-abc", "rs", Owner("Deployment", "web", "d"), 10),),
+        pods,
+    )
+
+
+PLENTY = 64_000
+ROOMS: dict[str, tuple[Snapshot, list[str]]] = {
+    "enough of both": (shop(node("o", cpu=5000), node("s", SPOT, cpu=9000)), []),
+    "none on on-demand": (
+        shop(node("o", cpu=3000), node("s", SPOT, cpu=PLENTY)),
+        ["a rollout needs 2 more on-demand places, 0 free"],
+    ),
+    "one on each of two nodes": (shop(node("o", cpu=4000), node("p", cpu=1500), node("s", SPOT, cpu=PLENTY)), []),
+    "one on on-demand, one on spot": (
+        shop(node("o", cpu=4500), node("s", SPOT, cpu=8000)),
+        ["a rollout needs 2 more on-demand places, 1 free and 2 more spot places, 1 free"],
+    ),
+    "room that others wait for": (
+        shop(node("o", cpu=5000), node("s", SPOT, cpu=PLENTY), waiting=1),
+        ["a rollout needs 2 more on-demand places, 1 free"],
+    ),
+    "a node that leaves": (
+        shop(node("o", cpu=3000), node("p", ON_DEMAND, unschedulable=True), node("s", SPOT, cpu=PLENTY)),
+        ["a rollout needs 2 more on-demand places, 0 free"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("snapshot", "expected"), ROOMS.values(), ids=ROOMS.keys())
+def test_places_that_a_rollout_will_lack_are_told_beforehand(snapshot: Snapshot, expected: list[str]) -> None:
+    """By class; and nothing where there are enough."""
+    configuration = Configuration()
+    told = foreseen(statuses(snapshot, configuration), room_in(snapshot, configuration))
+    assert [each.text for each in told] == expected
