@@ -61,6 +61,16 @@ def pod_spec() -> dict[str, Any]:
     return {"containers": [container], "volumes": volumes}
 
 
+def token_volume() -> dict[str, Any]:
+    """What the API server's own admission adds to every pod."""
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]
+    return {"name": "kube-api-access-x7k2p", "projected": {"sources": sources, "defaultMode": 420}}
+
+
 def review() -> dict[str, Any]:
     """A review as the API server sends it for a Deployment's pod; a dry run, so that no slot is used up."""
     toleration = {
@@ -77,6 +87,7 @@ def review() -> dict[str, Any]:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+    template = pod_spec()
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -87,7 +98,8 @@ def review() -> dict[str, Any]:
             "ownerReferences": [owner],
         },
         "spec": {
-            **pod_spec(),
+            **template,
+            "volumes": [*template["volumes"], token_volume()],
             "restartPolicy": "Always",
             "terminationGracePeriodSeconds": 30,
             "dnsPolicy": "ClusterFirst",
