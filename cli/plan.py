@@ -106,7 +106,11 @@ def look(args: argparse.Namespace) -> show.Finding:
     shown = [each for each in _sorted(made.board) if _is_shown(each, args, asked, is_question)]
     only = {each.group.workload.uid for each in shown}
     part = _part(made.plan, only if args.namespace or is_question else None)
-    answered = workloads_json(view_of(made, picture, prices.prices_for(args)), shown) if is_question else []
+    answered = (
+        workloads_json(view_of(made, picture, prices.prices_for(args, picture.configuration)), shown)
+        if is_question
+        else []
+    )
     return show.Finding(
         {
             **part.raw(),

@@ -90,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
     end_with_any_thread()
     faults = Faults.told_by(os.environ)
     client = connect(args.kubeconfig, user_agent=f"spotweave-rebalancer/{__version__}")
-    program = Program(client, load_configuration(args.config, client), faults, prices.prices_for(args))
+    configuration = load_configuration(args.config, client)
+    program = Program(client, configuration, faults, prices.prices_for(args, configuration, must_read=True))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
     with (

@@ -76,7 +76,7 @@ def look(args: argparse.Namespace) -> show.Finding:
         return _left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)])
     found = statuses(snapshot, configuration)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
-    saved = savings_in(snapshot, configuration, shown, prices.prices_for(args))
+    saved = savings_in(snapshot, configuration, shown, prices.prices_for(args, configuration))
     return show.Finding(
         as_json(shown, now, paused, saved, with_pods=args.pods),
         lambda: as_table(shown, paused, saved, with_pods=args.pods),

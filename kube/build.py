@@ -214,6 +214,7 @@ def node(wire: NodeObject) -> Node:
         created=seconds(meta.creation_timestamp),
         uid=meta.uid or "",
         annotations=_ours(meta.annotations),
+        provider_id=spec.provider_id or "",
     )
 
 

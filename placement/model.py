@@ -133,6 +133,7 @@ class Node:
     created: float = 0.0
     uid: str = ""
     annotations: Mapping[str, str] = field(default_factory=nothing)  # only ours
+    provider_id: str = ""  # the machine's name at its cloud: aws:///eu-central-1a/i-0fea4fd46592d050b
 
     @property
     def key(self) -> Key:
