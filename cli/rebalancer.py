@@ -183,4 +183,4 @@ class Program:
         self.history.note(taken, ((each.action, each.outcome) for each in done))
         if self._leader.is_leading():
             self._teller.told(made, done)
-            self._teller.watch(taken.assessments, taken.ground.configuration, taken.at)
+            self._teller.watch(taken.assessments, taken.ground, taken.at)
