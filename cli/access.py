@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cli import __version__
 from kube.client import Client, connect
+from kube.kubeconfig import namespace_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +24,11 @@ def client_for(args: argparse.Namespace) -> Iterator[Client]:
         yield client
     finally:
         client.close()
+
+
+def namespace_for(args: argparse.Namespace) -> str:
+    """The one that was named, else kubectl's."""
+    return args.namespace or namespace_of(args.kubeconfig, args.context)
 
 
 def kubeconfig(text: str) -> Path:

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli import access, show
+from cli import access, advice, show
 from cli.configuration import configuration_for_reading
 from cli.plan import Picture, planned, view_of
 from cli.status import ASSUMED, SHORT_KIND
@@ -24,6 +24,7 @@ from placement.drill import Loss, drill, nodes_in
 from placement.exposure import Domain, Place, places
 from placement.model import Snapshot
 
+MOST_NAMED = 20
 EXPECTED = "node=NAME, pool=ZONE/TYPE, zone=NAME or spot"
 
 
@@ -93,9 +94,16 @@ def _nodes(snapshot: Snapshot, configuration: Configuration, what: Target) -> fr
     nodes = nodes_in(snapshot, configuration, what.domain, what.name)
     if not nodes and what.domain is not Domain.SPOT:
         known = sorted({_named(place, what.domain) for place in places(snapshot.nodes, configuration).values()} - {""})
-        told = f"there are {', '.join(known)}" if known else f"there is no {what.domain} at all"
+        close = advice.meant(what.name, known) if len(known) > MOST_NAMED else ""
+        told = close or _some(known) or f"there is no {what.domain} at all"
         raise ClusterError(f"there is no {what.domain} {what.name!r}", told, exit_code=2)
     return nodes
+
+
+def _some(known: Sequence[str]) -> str:
+    """A cluster may have thousands of nodes."""
+    more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+    return f"there are {', '.join(known[:MOST_NAMED])}{more}" if known else ""
 
 
 def _named(place: Place, domain: Domain) -> str:

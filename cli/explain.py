@@ -9,14 +9,14 @@ from typing import Any
 
 from rich.text import Text
 
-from cli import access, show
+from cli import access, advice, show
 from cli.plan import Picture, Planned, planned, take_picture, view_of
 from dashboard import answers
 from dashboard.history import History
 from localcluster.errors import ClusterError
 from placement import names
 from placement.exposure import Domain
-from placement.model import Pod
+from placement.model import Pod, Snapshot
 from placement.plan.assess import Assessment
 from placement.plan.group import Member, moved, released, undone
 
@@ -25,7 +25,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("explain", parents=[common], help="why a pod or workload is where it is")
     access.add_options(parser)
     parser.add_argument("name", metavar="POD|WORKLOAD", help="NAME or NS/NAME")
-    parser.add_argument("-n", "--namespace", default="default", help="where NAME is (default: default)")
+    parser.add_argument("-n", "--namespace", help="where NAME is (default: the context's, as kubectl's)")
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     show.add_option(parser, "text")
     show.add_watch(parser)
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 def look(args: argparse.Namespace) -> show.Finding:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
-    return explained(picture, args.name if "/" in args.name else f"{args.namespace}/{args.name}")
+    return explained(picture, args.name if "/" in args.name else f"{access.namespace_for(args)}/{args.name}")
 
 
 def explained(picture: Picture, name: str) -> show.Finding:
@@ -54,23 +54,35 @@ def explained(picture: Picture, name: str) -> show.Finding:
                 lines = list(_pod(made, found, pod, member))
                 is_fine = not any(wish.member.pod.uid == pod.uid for wish in found.wishes)
                 return _finding(lines, is_fine, _json(made, picture, found, pod))
-    raise ClusterError(_why_not(name, picture.snapshot), exit_code=2)
+    raise ClusterError(*_why_not(name, picture.snapshot), exit_code=2)
 
 
 def _finding(lines: list[str], is_fine: bool, raw: dict[str, Any]) -> show.Finding:
     return show.Finding({"fine": is_fine, **raw, "lines": lines}, lambda: Text("\n".join(lines)), 0 if is_fine else 1)
 
 
-def _why_not(name: str, snapshot: Any) -> str:
-    namespace = snapshot.namespaces.get(name.partition("/")[0])
+def _why_not(name: str, snapshot: Snapshot) -> tuple[str, str]:
+    """What is wrong with a name, and what to do next."""
+    where = name.partition("/")[0]
+    namespace = snapshot.namespaces.get(where)
+    known = [*(str(each.key) for each in snapshot.workloads), *(str(each.key) for each in snapshot.pods)]
     if namespace is None:
-        return f"{name}: there is no such namespace"
-    known = [*snapshot.pods, *snapshot.workloads]
-    if not any(str(each.key) == name for each in known):
-        return f"{name}: there is no such pod, Deployment or StatefulSet"
+        elsewhere = [each for each in known if each.partition("/")[2] == name.partition("/")[2]]
+        hint = advice.meant(name, elsewhere) if elsewhere else advice.meant(where, snapshot.namespaces)
+        return f"{name}: there is no such namespace", hint
+    if name not in known:
+        here = [each for each in known if each.startswith(f"{where}/")]
+        elsewhere = [each for each in known if each.partition("/")[2] == name.partition("/")[2]]
+        hint = advice.meant(name, elsewhere) if elsewhere else advice.meant(name, here)
+        return (
+            f"{name}: there is no such pod, Deployment or StatefulSet",
+            hint or "-n NAMESPACE or NS/NAME looks elsewhere",
+        )
     if not namespace.is_opted_in:
-        return f"{name}: its namespace is not opted in (label {names.PLACEMENT}={names.ENABLED})"
-    return f"{name}: it is opted out, or belongs to no Deployment or StatefulSet"
+        label = f"{names.PLACEMENT}={names.ENABLED}"
+        return f"{name}: its namespace is not opted in", f"opt in with: kubectl label namespace {where} {label}"
+    told = f"{name}: it is opted out, or belongs to no Deployment or StatefulSet"
+    return told, f"look for {names.PLACEMENT}: {names.DISABLED} on the workload and its pod template"
 
 
 def _json(made: Planned, picture: Picture, found: Assessment, pod: Pod | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from cli import (
     __version__,
+    advice,
     certs,
     cluster,
     completion,
@@ -26,7 +27,7 @@ from cli import (
     status,
     webhook,
 )
-from kube.errors import ApiError, Unreachable
+from kube.errors import ApiError
 from kube.errors import ConfigurationError as KubeconfigError
 from localcluster.errors import ClusterError
 from placement.configuration import ConfigurationError
@@ -69,12 +70,8 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
         return _fail("the configuration is wrong:\n  " + "\n  ".join(error.mistakes), BAD_INPUT)
     except KubeconfigError as error:
         return _fail(f"{error}\ngive one with --kubeconfig or KUBECONFIG (`spotweave cluster kubeconfig`)", BAD_INPUT)
-    except Unreachable as error:
-        return _fail(
-            f"the cluster cannot be reached: {error}\nis it running, and is the kubeconfig the right one?", UNREACHABLE
-        )
     except ApiError as error:
-        return _fail(f"the cluster did not answer as needed: {error}", UNREACHABLE)
+        return _fail(advice.told(error), UNREACHABLE)
     except ClusterError as error:
         return _fail(str(error), error.exit_code)
     except BrokenPipeError:  # `| head` has seen enough

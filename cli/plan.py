@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli import access, prices, show
+from cli import access, advice, prices, show
 from cli.configuration import configuration_for_reading
 from cli.status import foreseen_lines
 from dashboard.drills import outlook
@@ -95,7 +95,10 @@ def look(args: argparse.Namespace) -> show.Finding:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
     if args.namespace is not None and args.namespace not in picture.snapshot.namespaces:
-        raise ClusterError(f"there is no namespace {args.namespace!r}", exit_code=2)
+        known = picture.snapshot.namespaces
+        raise ClusterError(
+            f"there is no namespace {args.namespace!r}", advice.meant(args.namespace, known), exit_code=2
+        )
     is_question = bool(args.changes or args.opt_in)
     for name, *settings in args.changes:
         picture = with_settings(picture, name, settings)
@@ -106,7 +109,11 @@ def look(args: argparse.Namespace) -> show.Finding:
     shown = [each for each in _sorted(made.board) if _is_shown(each, args, asked, is_question)]
     only = {each.group.workload.uid for each in shown}
     part = _part(made.plan, only if args.namespace or is_question else None)
-    answered = workloads_json(view_of(made, picture, prices.prices_for(args)), shown) if is_question else []
+    answered = (
+        workloads_json(view_of(made, picture, prices.prices_for(args, picture.configuration)), shown)
+        if is_question
+        else []
+    )
     found = statuses(picture.snapshot, picture.configuration)
     ahead = foreseen(
         (each for each in found if each.workload.uid in only), room_in(picture.snapshot, picture.configuration)
@@ -198,7 +205,8 @@ def with_settings(picture: Picture, name: str, settings: Sequence[str]) -> Pictu
         raise ClusterError(f"--set {name}: {told}", "expected NS/NAME and SETTING=VALUE, such as spot-ratio=50%", 2)
     found = [each for each in picture.snapshot.workloads if str(each.key) == name]
     if not found:
-        raise ClusterError(f"--set {name}: there is no such Deployment or StatefulSet", "expected NS/NAME", 2)
+        hint = advice.meant(name, (str(each.key) for each in picture.snapshot.workloads)) or "expected NS/NAME"
+        raise ClusterError(f"--set {name}: there is no such Deployment or StatefulSet", hint, 2)
     changed = {each.uid: replace(each, annotations={**each.annotations, **written}) for each in found}
     workloads = tuple(changed.get(each.uid, each) for each in picture.snapshot.workloads)
     return replace(picture, snapshot=replace(picture.snapshot, workloads=workloads))
@@ -208,7 +216,8 @@ def opted_in(picture: Picture, name: str) -> Picture:
     namespace = picture.snapshot.namespaces.get(name)
     if namespace is None or name in names.EXCLUDED_NAMESPACES:
         told = "it is never placed" if namespace is not None else "there is no such namespace"
-        raise ClusterError(f"--opt-in {name}: {told}", exit_code=2)
+        hint = "" if namespace is not None else advice.meant(name, picture.snapshot.namespaces)
+        raise ClusterError(f"--opt-in {name}: {told}", hint, exit_code=2)
     labelled = Namespace(name, {**namespace.labels, names.PLACEMENT: names.ENABLED}, namespace.annotations)
     namespaces = {**picture.snapshot.namespaces, name: labelled}
     return replace(picture, snapshot=replace(picture.snapshot, namespaces=namespaces))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 
 from cli.configuration import read_text
-from placement.configuration import ConfigurationError
+from placement.configuration import Configuration, ConfigurationError
 from placement.policy import parse_share
-from placement.savings import Prices, parse_prices
+from placement.savings import Prices, PriceTable, parse_prices
+
+log = logging.getLogger(__name__)
+
+MOST_REMARKS = 5  # that are told one by one
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,10 +35,28 @@ def _ratio(text: str) -> float:
         raise argparse.ArgumentTypeError(f"expected a share such as 0.31 or 31%, got {text!r}") from error
 
 
-def prices_for(args: argparse.Namespace) -> Prices:
-    if args.price_table is None:
-        return Prices(cluster_ratio=args.spot_price_ratio)
+def prices_for(args: argparse.Namespace, configuration: Configuration, *, must_read: bool = False) -> Prices:
+    """The options', else the configuration's. Its table is a file where the rebalancer runs: who looks may lack it."""
+    given, configured = args.price_table, configuration.prices
+    ratio = args.spot_price_ratio if args.spot_price_ratio is not None else configured.ratio
+    path = given or (Path(configured.table) if configured.table else None)
+    if path is None:
+        return Prices(cluster_ratio=ratio)
+    if given is None and not must_read and not path.exists():
+        log.warning("the price table %s is not here: savings are told without it (--price-table names another)", path)
+        return Prices(cluster_ratio=ratio)
+    return Prices(read_table(path).rows, ratio)
+
+
+def read_table(path: Path) -> PriceTable:
     try:
-        return Prices(parse_prices(read_text(args.price_table)), args.spot_price_ratio)
+        table = parse_prices(read_text(path))
+    except ConfigurationError:
+        raise
     except ValueError as error:
-        raise ConfigurationError([f"--price-table {args.price_table}: {error}"]) from error
+        raise ConfigurationError([f"price table {path}: {error}"]) from error
+    for remark in table.remarks[:MOST_REMARKS]:
+        log.warning("price table %s: %s", path, remark)
+    if len(table.remarks) > MOST_REMARKS:
+        log.warning("price table %s: %d lines were skipped in all", path, len(table.remarks))
+    return table

@@ -91,7 +91,8 @@ def run(args: argparse.Namespace) -> int:
     end_with_any_thread()
     faults = Faults.told_by(os.environ)
     client = connect(args.kubeconfig, user_agent=f"spotweave-rebalancer/{__version__}")
-    program = Program(client, load_configuration(args.config, client), faults, prices.prices_for(args))
+    configuration = load_configuration(args.config, client)
+    program = Program(client, configuration, faults, prices.prices_for(args, configuration, must_read=True))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
     with (
@@ -191,4 +192,4 @@ class Program:
         self.history.note(taken, ((each.action, each.outcome) for each in done))
         if self._leader.is_leading():
             self._teller.told(made, done)
-            self._teller.watch(taken.assessments, taken.ground.configuration, taken.at)
+            self._teller.watch(taken.assessments, taken.ground, taken.at)

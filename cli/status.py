@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli import access, prices, show
+from cli import access, advice, prices, show
 from cli.configuration import configuration_for_reading
 from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
@@ -68,13 +68,16 @@ def look(args: argparse.Namespace) -> show.Finding:
         now = datetime.now(UTC)
         paused = pause_for_reading(client, now.timestamp())
     if args.namespace is not None and args.namespace not in snapshot.namespaces:
-        raise ClusterError(f"there is no namespace {args.namespace!r}", exit_code=2)
+        known = snapshot.namespaces
+        raise ClusterError(
+            f"there is no namespace {args.namespace!r}", advice.meant(args.namespace, known), exit_code=2
+        )
     if args.left_over:
         carrying = left_over(snapshot, configuration.classes)
         return _left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)])
     found = statuses(snapshot, configuration)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
-    saved = savings_in(snapshot, configuration, shown, prices.prices_for(args))
+    saved = savings_in(snapshot, configuration, shown, prices.prices_for(args, configuration))
     ahead = foreseen(shown, room_in(snapshot, configuration))
     return show.Finding(
         as_json(shown, now, paused, saved, ahead, with_pods=args.pods),

@@ -215,6 +215,7 @@ def node(wire: NodeObject) -> Node:
         uid=meta.uid or "",
         annotations=_ours(meta.annotations),
         outlives_machine=any(each in names.TERMINATION_FINALIZERS for each in meta.finalizers or ()),
+        provider_id=spec.provider_id or "",
     )
 
 

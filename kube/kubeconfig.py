@@ -27,6 +27,7 @@ from kubernetes.config.kube_config import KubeConfigLoader
 from kube.errors import ConfigurationError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+DEFAULT_NAMESPACE = "default"
 TOKEN_FILE_SECONDS = 60.0  # how long a token that was read from a file is used before it is read again
 
 # The official loaders are not annotated.
@@ -91,6 +92,18 @@ def load_configuration(
     if files:
         return _from_files(files, context, memory)
     return load_in_cluster(SERVICE_ACCOUNT, environment)
+
+
+def namespace_of(kubeconfig: Path | None, context: str | None, environment: Mapping[str, str] = os.environ) -> str:
+    """The namespace that kubectl would use: the context's, in a pod the pod's own, else `default`."""
+    files = [kubeconfig] if kubeconfig is not None else _usual_files(environment)
+    if not files:
+        own = SERVICE_ACCOUNT / "namespace"
+        return (own.read_text().strip() if own.exists() else "") or DEFAULT_NAMESPACE
+    merged = _merged([_parsed(file) for file in files])
+    chosen = context or merged.current_context
+    entry = next((each.context for each in merged.contexts or () if each.name == chosen), {})
+    return str(entry.get("namespace") or DEFAULT_NAMESPACE)
 
 
 def load_in_cluster(directory: Path, environment: Mapping[str, str]) -> Configuration:

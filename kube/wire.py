@@ -196,6 +196,7 @@ class Taint(Wire):
 
 
 class NodeSpec(Wire):
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
     taints: list[Taint] | None = None
     unschedulable: bool | None = None
 

@@ -10,6 +10,7 @@ priorityClasses: {overflow: spotweave-overflow, onDemand: "", spot: ""}
 leavingTaints: [aws-node-termination-handler/spot-itn]
 moves: {perWorkload: 25%, perNode: 10, perNamespace: 50, atOnce: 100, perMinute: 300, minAge: 30s, coolDown: 10m,
         timeout: 5m}
+prices: {table: /etc/spotweave/prices.csv, ratio: 0.31}      # for savings: a file of the program's, and a share
 """
 
 from __future__ import annotations
@@ -87,6 +88,14 @@ class Moves:
 
 
 @dataclass(frozen=True, slots=True)
+class PriceSources:
+    """Where prices come from, for savings."""
+
+    table: str = ""  # the path of a price table, where the program runs; "": none
+    ratio: float | None = None  # what spot costs here as a share of on-demand
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """The configuration, or its built-in default."""
 
@@ -96,6 +105,7 @@ class Configuration:
     priority_roles: PriorityRoles = PriorityRoles()
     leaving_taints: tuple[str, ...] = LEAVING_TAINTS
     moves: Moves = field(default_factory=Moves)
+    prices: PriceSources = PriceSources()
 
     def limits_of(self, namespace_labels: Mapping[str, str]) -> tuple[Limit, ...]:
         return tuple(entry.limit for entry in self.limits if entry.applies_to(namespace_labels))
@@ -120,6 +130,7 @@ class _Reader:
             "priorityClasses": self._priority_roles,
             "leavingTaints": self._leaving_taints,
             "moves": self._moves,
+            "prices": self._prices,
         }
         sections = self._mapping("the configuration", raw, tuple(read))
         values = {key: read[key](value) for key, value in sections.items() if value is not None}
@@ -246,6 +257,18 @@ class _Reader:
             except ValueError:
                 self._wrong(f"moves.{key}", value, expected)
         return replace(Moves(), **read)
+
+    def _prices(self, raw: object) -> PriceSources:
+        entry = self._mapping("prices", raw, ("table", "ratio"))
+        table, ratio = entry.get("table") or "", None
+        if not isinstance(table, str):
+            self._wrong("prices.table", table, "the path of a file")
+        if entry.get("ratio") is not None:
+            try:
+                ratio = float(parse_share(_text(entry["ratio"])))
+            except ValueError:
+                self._wrong("prices.ratio", entry["ratio"], "a percentage or a decimal from 0 to 1")
+        return PriceSources(str(table), ratio)
 
     def _leaving_taints(self, raw: object) -> tuple[str, ...]:
         return self._strings("leavingTaints", raw, "taint keys", _LABEL_KEY)

@@ -134,6 +134,7 @@ class Node:
     uid: str = ""
     annotations: Mapping[str, str] = field(default_factory=nothing)  # only ours
     outlives_machine: bool = False  # a finalizer holds its deletion until the machine is gone
+    provider_id: str = ""  # the machine's name at its cloud: aws:///eu-central-1a/i-0fea4fd46592d050b
 
     @property
     def key(self) -> Key:

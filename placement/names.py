@@ -100,6 +100,9 @@ LINT_NAMESPACES_POLICY = "spotweave-lint-namespaces"
 FENCE_POLICY = "spotweave-fence"
 WEBHOOK_ACCOUNT = "spotweave-webhook"
 REBALANCER_ACCOUNT = "spotweave-rebalancer"
+# ClusterRoles for people: who looks, and who pauses moves and notes outages. Errors of the command line name them.
+VIEW_ROLE = "spotweave-view"
+OPERATE_ROLE = "spotweave-operate"
 
 # Annotation on a webhook replica's Lease: the version of the outages that it has read. Read by whoever notes one.
 OUTAGE_VERSION = PREFIX + "outage-version"

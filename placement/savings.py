@@ -11,6 +11,7 @@ moved there are eleven pods, four of them on on-demand: 4 + 7 × 0.35 = 6.45 of 
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +29,12 @@ DEFAULT_RATIO = 0.35
 GIB_PER_CORE = 0.134  # what a GiB of memory costs, compared with a core (OpenCost's own defaults)
 LEAST = 0.1  # of a core, for pods that ask for nothing
 COLUMNS = ("InstanceID", "InstanceIDField", "MarketPriceHourly")
-_METADATA = "metadata.labels."
+_NAME = "metadata.name"
+_PROVIDER_ID = "spec.providerID"
+_LABELS = "metadata.labels."
+_ANNOTATIONS = "metadata.annotations."
+_AWS = re.compile("aws:///[^/]+/([^/]+)")
+FIELDS = (_NAME, _PROVIDER_ID, f"{_LABELS}LABEL", f"{_ANNOTATIONS}{names.PREFIX}…")
 
 
 class PriceSource(StrEnum):
@@ -53,39 +59,104 @@ ON_DEMAND = Rate(1.0)
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """One row of a price table: what nodes cost an hour whose field has this value."""
+    """One row of a price table: what nodes cost an hour whose field has this value. Case does not matter."""
 
-    field: str  # as OpenCost names it: `metadata.name`, `metadata.labels.LABEL`, or a bare label
+    field: str  # as OpenCost names it: `metadata.name`, `spec.providerID`, `metadata.labels.LABEL`; or a bare label
     value: str
     region: str
     hourly: float
 
-    def is_of(self, node: Node) -> bool:
-        if self.region and self.region != node.labels.get(names.REGION, ""):
-            return False
-        if self.field == "metadata.name":
-            return node.name == self.value
-        return node.labels.get(self.field.removeprefix(_METADATA)) == self.value
+
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    """The rows that say something of nodes, and what was left out and why."""
+
+    rows: tuple[Price, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
-def parse_prices(text: str) -> tuple[Price, ...]:
-    """The nodes' rows of an OpenCost price table; ValueError says what is wrong with which line."""
-    rows = csv.DictReader(text.splitlines())
-    missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
+def parse_prices(text: str) -> PriceTable:
+    """An OpenCost price table, read as OpenCost does: comments and lines of another length do not count.
+
+    ValueError says what is wrong with which line.
+    """
+    lines = csv.reader(text.splitlines())
+    header = next((row for row in lines if not _is_comment(row)), [])
+    missing = [column for column in COLUMNS if column not in header]
     if missing:
         raise ValueError(f"a price table needs the columns {', '.join(COLUMNS)}; {', '.join(missing)} are missing")
-    return tuple(_price(row, rows.line_num) for row in rows if (row.get("AssetClass") or "node").lower() == "node")
+    rows: list[Price] = []
+    remarks: list[str] = []
+    for row in lines:
+        if _is_comment(row):
+            continue
+        if len(row) != len(header):
+            remarks.append(f"line {lines.line_num}: skipped, {len(row)} fields where the header has {len(header)}")
+            continue
+        price, remark = _price(dict(zip(header, row, strict=True)), lines.line_num)
+        rows += [] if price is None else [price]
+        remarks += [f"line {lines.line_num}: {remark}"] if remark else []
+    return PriceTable(tuple(rows), tuple(remarks))
 
 
-def _price(row: Mapping[str, str], line: int) -> Price:
-    text = row["MarketPriceHourly"] or ""
+def _is_comment(row: list[str]) -> bool:
+    return not row or row[0].lstrip().startswith("#")
+
+
+def _price(row: Mapping[str, str], line: int) -> tuple[Price | None, str]:
+    """A row's price, or why it is left out; disks and GPUs are not asked about."""
+    if (row.get("AssetClass") or "node").lower() != "node":
+        return None, ""
+    if not _is_known(named := row["InstanceIDField"]):
+        return None, f"skipped, InstanceIDField {named!r} is not looked at; {', '.join(FIELDS)} are"
+    text = row["MarketPriceHourly"]
     try:
         hourly = float(text)
     except ValueError:
         hourly = -1.0
     if not 0 < hourly < 1e6:
         raise ValueError(f"line {line}: MarketPriceHourly {text!r} is no price")
-    return Price(row["InstanceIDField"] or "", row["InstanceID"] or "", row.get("Region") or "", hourly)
+    region = (row.get("Region") or "").lower()
+    return Price(named, row["InstanceID"].lower(), region, hourly), ""
+
+
+def _is_known(field: str) -> bool:
+    """Of nodes' annotations only ours are read. What is no path of a node is a bare label."""
+    if field.startswith(_ANNOTATIONS):
+        return field.removeprefix(_ANNOTATIONS).startswith(names.PREFIX)
+    is_path = field.startswith(("metadata.", "spec.", "status."))
+    return bool(field) and (not is_path or field in (_NAME, _PROVIDER_ID) or field.startswith(_LABELS))
+
+
+def _value(node: Node, field: str) -> str:
+    """What a node says in a field; of AWS' IDs the instance's, which OpenCost's tables name."""
+    if field == _NAME:
+        return node.name.lower()
+    if field == _PROVIDER_ID:
+        instance = _AWS.match(node.provider_id)
+        return (instance[1] if instance else node.provider_id.removeprefix("azure://")).lower()
+    if field.startswith(_ANNOTATIONS):
+        return node.annotations.get(field.removeprefix(_ANNOTATIONS), "").lower()
+    return node.labels.get(field.removeprefix(_LABELS), "").lower()
+
+
+class _Index:
+    """Finds a node's price: the last row that holds for it. One look for each field, however long the table is."""
+
+    def __init__(self, table: Iterable[Price]) -> None:
+        self._by_field: dict[str, dict[tuple[str, str], tuple[int, Price]]] = {}
+        for number, price in enumerate(table):
+            self._by_field.setdefault(price.field, {})[price.region, price.value] = number, price
+
+    def of(self, node: Node) -> Price | None:
+        region = node.labels.get(names.REGION, "").lower()
+        found = (
+            rows.get((where, value))
+            for field, rows in self._by_field.items()
+            if (value := _value(node, field))
+            for where in {"", region}
+        )
+        return max((each for each in found if each is not None), key=lambda each: each[0], default=(0, None))[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +168,22 @@ class Prices:
 
     def rates(self, sites: Sites) -> dict[str, Rate]:
         """By node. On-demand is what all else is compared with."""
-        full = self._full(sites.values())
-        return {name: self._rate(site, full) if site.of is Class.SPOT else ON_DEMAND for name, site in sites.items()}
+        index = _Index(self.table)
+        known = {name: index.of(site.node) for name, site in sites.items()} if self.table else {}
+        full = {
+            site.pool.instance_type: price
+            for name, site in sites.items()
+            if site.of is Class.ON_DEMAND and (price := known.get(name)) is not None
+        }
+        return {
+            name: self._rate(site, known.get(name), full.get(site.pool.instance_type))
+            if site.of is Class.SPOT
+            else ON_DEMAND
+            for name, site in sites.items()
+        }
 
-    def _full(self, sites: Iterable[Site]) -> dict[str, Price]:
-        """What on-demand nodes cost, by instance type."""
-        found: dict[str, Price] = {}
-        for site in sites if self.table else ():
-            price = self._of(site.node) if site.of is Class.ON_DEMAND else None
-            if price is not None:
-                found[site.pool.instance_type] = price
-        return found
-
-    def _of(self, node: Node) -> Price | None:
-        return next((price for price in self.table if price.is_of(node)), None)
-
-    def _rate(self, site: Site, full: Mapping[str, Price]) -> Rate:
+    def _rate(self, site: Site, price: Price | None, whole: Price | None) -> Rate:
         """A row that holds for both classes, such as one for an instance type, tells nothing of spot."""
-        price, whole = self._of(site.node), full.get(site.pool.instance_type)
         if price is not None and whole is not None and price is not whole:
             return Rate(price.hourly / whole.hourly, PriceSource.TABLE)
         written = _written(site.node)

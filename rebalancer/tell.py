@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from placement import names
-from placement.configuration import Configuration
-from placement.exposure import Domain, exposure, places
+from placement.exposure import Domain, Place, exposure, places
 from placement.model import Class, Workload
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped
 from placement.plan.assess import Assessment
+from placement.plan.group import Ground
 from rebalancer.executor import Done
 
 LOSS_SECONDS = 2.0  # no more nodes went with the others for so long: what was lost is told
@@ -63,21 +63,22 @@ class Standing:
     exposed: str = ""  # how it would not survive the loss of a pool, where somebody declared how many must serve
 
 
-def standing_of(found: Assessment, configuration: Configuration) -> Standing:
+def standing_of(found: Assessment, where: Mapping[str, Place]) -> Standing:
     soft = (member for member in found.members if names.SOFT in member.pod.annotations and member.site is not None)
     strayed = {
         member.of for member in soft if member.of is not None and member.pod.labels.get(names.CLASS) != member.of
     }
     lost = frozenset((pod.uid, pod.node) for pod in found.lost)
-    return Standing(min(strayed, default=None), lost, _exposed(found, configuration))
+    return Standing(min(strayed, default=None), lost, _exposed(found, where))
 
 
-def _exposed(found: Assessment, configuration: Configuration) -> str:
+def _exposed(found: Assessment, where: Mapping[str, Place]) -> str:
     if found.group.availability.is_assumed:
         return ""
-    serving = [member.site.node for member in found.members if member.serves and member.site is not None]
-    where = places({node.name: node for node in serving}, configuration)
-    seen = exposure((where[node.name] for node in serving), found.group.availability)
+    seen = exposure(
+        (where[member.pod.node] for member in found.members if member.serves and member.pod.node in where),
+        found.group.availability,
+    )
     return seen.explain(Domain.POOL) if seen.pool.replicas and not seen.survives(Domain.POOL) else ""
 
 
@@ -107,6 +108,8 @@ class Teller:
         self._tell = tell
         self._standing: frozenset[tuple[str, str]] = frozenset()
         self._memory: dict[str, _Memory] = {}  # by the workload's UID
+        self._ground: Ground | None = None
+        self._where: Mapping[str, Place] = {}
 
     def told(self, made: Plan, done: Sequence[Done]) -> None:
         for each in done:
@@ -119,16 +122,25 @@ class Teller:
                 self._tell(skipped.workload, names.EVENT_BLOCKED, f"Not moved ({skipped.why}): {skipped.blocked}")
         self._standing = frozenset(standing)
 
-    def watch(self, found: Mapping[str, Assessment], configuration: Configuration, now: float) -> None:
+    def watch(self, found: Mapping[str, Assessment], ground: Ground, now: float) -> None:
         """Fallback and its end, replicas that went with nodes, and pools that must not go. Looks only at changes."""
         for uid in [uid for uid in self._memory if uid not in found]:
             del self._memory[uid]
         for uid, each in found.items():
             before = self._memory.get(uid)
-            if before is None or before.found is not each or before.is_waiting:
-                standing = standing_of(each, configuration)
-                known = before or _Memory(each, standing, exposed_since=now)
-                self._memory[uid] = self._watched(each.group.workload, known, each, standing, now)
+            if before is not None and before.found is each and not before.is_waiting:
+                continue
+            is_same = before is not None and before.found is each
+            standing = before.standing if before and is_same else standing_of(each, self._places(ground))
+            known = before or _Memory(each, standing, exposed_since=now)
+            self._memory[uid] = self._watched(each.group.workload, known, each, standing, now)
+
+    def _places(self, ground: Ground) -> Mapping[str, Place]:
+        """Of all nodes; made anew when a node is another one."""
+        if self._ground is not ground:
+            nodes = {name: site.node for name, site in ground.sites.items()}
+            self._ground, self._where = ground, places(nodes, ground.configuration)
+        return self._where
 
     def _watched(
         self, workload: Workload, before: _Memory, found: Assessment, standing: Standing, now: float

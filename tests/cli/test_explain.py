@@ -10,6 +10,7 @@ from cli.explain import explained
 from cli.plan import Picture, with_settings
 from localcluster.errors import ClusterError
 from placement import names
+from placement.model import Namespace
 from tests.cli.printed import printed
 from tests.dashboard.boards import SHOP, WEB, deployment, shown, snapshot
 from tests.placement.plans import NOW
@@ -75,8 +76,27 @@ def test_people_read_lines() -> None:
     assert "  slot 0: web-0 on od-a (on-demand, a/m)" in text
 
 
-def test_what_is_not_there_is_bad_input() -> None:
+WRONG: dict[str, tuple[str, str, str]] = {
+    "a pod or workload that is called otherwise": ("shop/wbe", "no such pod, Deployment", "did you mean shop/web"),
+    "in another namespace": ("bank/web", "there is no such namespace", "there is shop/web"),
+    "a namespace that is called otherwise": ("shpo/nobody", "there is no such namespace", "did you mean shop?"),
+    "nothing like it": ("shop/zzzzzzzz", "no such pod, Deployment", "-n NAMESPACE or NS/NAME"),
+}
+
+
+@pytest.mark.parametrize(("name", "told", "hint"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_not_there_is_bad_input_and_told_with_what_may_be_meant(name: str, told: str, hint: str) -> None:
     """Exit code 2."""
     with pytest.raises(ClusterError) as raised:
-        explained(PICTURE, "shop/nobody")
+        explained(PICTURE, name)
     assert raised.value.exit_code == 2
+    assert told in raised.value.message
+    assert hint in raised.value.hint
+
+
+def test_who_is_not_opted_in_is_told_how_to() -> None:
+    """The command that does it."""
+    closed = replace(SHOP, namespaces={"shop": Namespace("shop")})
+    with pytest.raises(ClusterError) as raised:
+        explained(Picture(closed, now=NOW), "shop/web")
+    assert raised.value.hint == "opt in with: kubectl label namespace shop spotweave.dev/placement=enabled"

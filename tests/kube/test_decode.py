@@ -264,7 +264,11 @@ def test_a_node_tells_class_health_and_taints() -> None:
             "creationTimestamp": "2026-11-16T11:00:00Z",
             "deletionTimestamp": "2026-11-16T12:00:00Z",
         },
-        "spec": {"taints": [{"key": "spot", "value": "x", "effect": "NoSchedule"}], "unschedulable": True},
+        "spec": {
+            "taints": [{"key": "spot", "value": "x", "effect": "NoSchedule"}],
+            "unschedulable": True,
+            "providerID": "aws:///z1/i-1",
+        },
         "status": {
             "conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "True"}],
             "allocatable": {"cpu": "3920m", "memory": "15Gi", "pods": "110", "example.com/gpu": "1"},
@@ -280,6 +284,7 @@ def test_a_node_tells_class_health_and_taints() -> None:
         allocatable={"cpu": 3920, "memory": 15 * 2**30, "pods": 110, "example.com/gpu": 1},
         deleting=True,
         created=ELEVEN,
+        provider_id="aws:///z1/i-1",
     )
     assert decoded(NODES, raw) == expected
     raw["metadata"]["finalizers"] = ["somebody.example/else"]

@@ -16,6 +16,7 @@ from placement.configuration import (
     Configuration,
     ConfigurationError,
     NamespaceLimit,
+    PriceSources,
     PriorityRoles,
     parse_configuration,
 )
@@ -92,6 +93,11 @@ VALID: dict[str, tuple[str, Configuration]] = {
             ),
         ),
     ),
+    "prices": (
+        "prices: {table: /etc/prices.csv, ratio: 31%}",
+        replace(BUILT_IN, prices=PriceSources("/etc/prices.csv", 0.31)),
+    ),
+    "a ratio alone, as YAML's number": ("prices: {ratio: 0.4}", replace(BUILT_IN, prices=PriceSources("", 0.4))),
     "priority classes": (
         "priorityClasses: {overflow: low, onDemand: high, spot: null}",
         replace(BUILT_IN, priority_roles=PriorityRoles("high", "", "low")),
@@ -175,6 +181,9 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
     "a number is no name": ("priorityClasses: {spot: 5}", ["priorityClasses.spot"]),
     "taints as one text": ("leavingTaints: going", ["leavingTaints"]),
     "a taint that is no key": ("leavingTaints: [{key: going}]", ["leavingTaints"]),
+    "a ratio without a sign": ("prices: {ratio: 35}", ["prices.ratio"]),
+    "a table that is no path": ("prices: {table: [a]}", ["prices.table"]),
+    "a source that nobody knows": ("prices: {url: x}", ["prices"]),
     "everything at once": (
         "{x: 1, classes: [azure], defaults: {spot-ratio: 70}, limits: [5], priorityClasses: 3, leavingTaints: [1]}",
         ["the configuration", "classes[0]", "defaults.spot-ratio", "limits[0]", "priorityClasses", "leavingTaints"],

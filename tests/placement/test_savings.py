@@ -8,7 +8,18 @@ import pytest
 
 from placement import names
 from placement.model import NO_NEEDS, Class, Needs, Node
-from placement.savings import LEAST, Prices, PriceSource, Rate, Savings, charged, parse_prices, savings, weight_of
+from placement.savings import (
+    LEAST,
+    Prices,
+    PriceSource,
+    PriceTable,
+    Rate,
+    Savings,
+    charged,
+    parse_prices,
+    savings,
+    weight_of,
+)
 from tests.placement.plans import NEEDS, ground, group, node, pod
 
 HEADER = "EndTimestamp,InstanceID,Region,AssetClass,InstanceIDField,InstanceType,MarketPriceHourly,Version\n"
@@ -46,7 +57,7 @@ def test_the_source_that_knows_best_counts() -> None:
     """Price table, node annotation, cluster ratio, default."""
     table = parse_prices(
         f"{HEADER},od,,node,metadata.name,m,0.40,\n,spot,,node,metadata.labels.{names.CAPACITY},m,0.10,\n"
-    )
+    ).rows
     annotated = replace(NODES[1], annotations={names.PRICE_RATIO: "31%"})
     garbled = replace(NODES[1], annotations={names.PRICE_RATIO: "cheap"})
     assert rate_of_spot(Prices(table, 0.5), annotated) == Rate(0.25, PriceSource.TABLE)
@@ -57,9 +68,9 @@ def test_the_source_that_knows_best_counts() -> None:
 
 def test_a_row_for_both_classes_tells_nothing_of_spot() -> None:
     """A price by instance type alone would say that spot saves nothing; nor is a price of another region taken."""
-    both = parse_prices(f"{HEADER},m,,node,{names.INSTANCE_TYPE},m,0.40,\n")
+    both = parse_prices(f"{HEADER},m,,node,{names.INSTANCE_TYPE},m,0.40,\n").rows
     assert rate_of_spot(Prices(both)).source is PriceSource.DEFAULT
-    elsewhere = parse_prices(f"{HEADER},od,moon,node,metadata.name,m,0.4,\n,spot,moon,node,metadata.name,m,0.1,\n")
+    elsewhere = parse_prices(f"{HEADER},od,moon,node,metadata.name,m,0.4,\n,spot,moon,node,metadata.name,m,0.1,\n").rows
     assert rate_of_spot(Prices(elsewhere)).source is PriceSource.DEFAULT
 
 
@@ -70,7 +81,6 @@ def test_a_row_for_both_classes_tells_nothing_of_spot() -> None:
         ("InstanceID,InstanceIDField\nx,y\n", "MarketPriceHourly are missing"),
         (f"{HEADER},x,,node,metadata.name,m,free,\n", "line 2: MarketPriceHourly 'free' is no price"),
         (f"{HEADER},x,,node,metadata.name,m,-1,\n", "line 2"),
-        (f"{HEADER},x,,node\n", "line 2"),
     ],
 )
 def test_a_table_that_cannot_be_read_says_where(text: str, told: str) -> None:
@@ -81,7 +91,61 @@ def test_a_table_that_cannot_be_read_says_where(text: str, told: str) -> None:
 
 def test_rows_of_volumes_are_left_out() -> None:
     """OpenCost has them in the same table."""
-    assert parse_prices(f"{HEADER},x,,pv,metadata.name,,0.01,\n") == ()
+    assert parse_prices(f"{HEADER},x,,pv,metadata.name,,0.01,\n") == PriceTable()
+
+
+def test_what_opencost_skips_is_skipped_and_told() -> None:
+    """Comments in silence, lines of another length by their number; what follows them counts."""
+    first, second = ",od,,node,metadata.name,m,0.40,", ",spot,,node,metadata.name,m,0.1,"
+    table = parse_prices(f"# made by hand\n{HEADER}# on-demand\n{first}\n\nshort,line\n{second}\n")
+    assert [row.value for row in table.rows] == ["od", "spot"]
+    assert table.remarks == ("line 6: skipped, 2 fields where the header has 8",)
+    assert rate_of_spot(Prices(table.rows)) == Rate(0.25, PriceSource.TABLE)
+
+
+@pytest.mark.parametrize("field", ["metadata.annotations.example.com/price", "spec.podCIDR", "metadata.uid", ""])
+def test_a_field_that_is_not_looked_at_is_told(field: str) -> None:
+    """Rather than a default in silence."""
+    table = parse_prices(f"{HEADER},x,,node,{field},m,0.4,\n")
+    assert table.rows == ()
+    (remark,) = table.remarks
+    assert remark.startswith(
+        f"line 2: skipped, InstanceIDField {field!r} is not looked at; metadata.name, spec.providerID"
+    )
+
+
+PROVIDERS: dict[str, tuple[str, str]] = {
+    "of AWS: the instance's": ("aws:///eu-central-1a/i-0FEA4fd46592d050b", "i-0fea4fd46592d050b"),
+    "of Azure: without the prefix": ("azure:///Subscriptions/x/vm-1", "/subscriptions/X/vm-1"),
+    "of others: the whole": ("gce://shop/europe-west1-b/spot-1", "gce://shop/europe-west1-b/spot-1"),
+}
+
+
+@pytest.mark.parametrize(("provider_id", "listed"), PROVIDERS.values(), ids=PROVIDERS.keys())
+def test_a_node_is_known_by_its_clouds_id(provider_id: str, listed: str) -> None:
+    """As OpenCost takes it, and whatever the case."""
+    rows = f",{listed},,node,spec.providerID,m,0.1,\n,OD,,node,metadata.name,m,0.4,\n"
+    spot = replace(NODES[1], provider_id=provider_id)
+    assert rate_of_spot(Prices(parse_prices(HEADER + rows).rows), spot) == Rate(0.25, PriceSource.TABLE)
+    assert rate_of_spot(Prices(parse_prices(HEADER + rows).rows)).source is PriceSource.DEFAULT
+
+
+def test_a_node_is_known_by_an_annotation_of_ours() -> None:
+    """Others' are not read."""
+    field = f"metadata.annotations.{names.PREFIX}lot"
+    rows = f",cheap,,node,{field},m,0.1,\n,od,,node,metadata.name,m,0.4,\n"
+    spot = replace(NODES[1], annotations={f"{names.PREFIX}lot": "cheap"})
+    assert rate_of_spot(Prices(parse_prices(HEADER + rows).rows), spot) == Rate(0.25, PriceSource.TABLE)
+
+
+def test_the_last_row_counts() -> None:
+    """As in OpenCost: by the same field, by another one, and with a region or without."""
+    first = ",od,,node,metadata.name,m,0.4,\n,spot,,node,metadata.name,m,0.3,\n"
+    again = ",spot,,node,metadata.name,m,0.2,\n"
+    by_label = f",spot,Here,node,metadata.labels.{names.CAPACITY},m,0.1,\n"
+    there = replace(NODES[1], labels={**NODES[1].labels, names.REGION: "here"})
+    for rows, ratio in ((first, 0.75), (first + again, 0.5), (first + again + by_label, 0.25)):
+        assert rate_of_spot(Prices(parse_prices(HEADER + rows).rows), there).ratio == pytest.approx(ratio)
 
 
 def test_pods_weigh_what_they_ask_for() -> None:

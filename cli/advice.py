@@ -1,0 +1,112 @@
+"""What to do next when the cluster says no, or a name is not known. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from kube.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
+from placement import names
+
+MOST_NAMED = 5  # of names that may be meant
+# What people who look need, and people who pause or note outages besides: the rules of these two ClusterRoles.
+VIEWED = frozenset(
+    {
+        "namespaces",
+        "nodes",
+        "pods",
+        "resourcequotas",
+        "events",
+        "deployments.apps",
+        "replicasets.apps",
+        "statefulsets.apps",
+        "poddisruptionbudgets.policy",
+    }
+)
+MAPS = (names.CONFIG_MAP, names.STATE_MAP)
+_PATH = re.compile(r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<rest>[^?]+)")
+_VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What somebody must be allowed to do."""
+
+    verb: str
+    resource: str  # with its group: deployments.apps
+    name: str = ""
+    namespace: str = ""
+
+    @property
+    def question(self) -> str:
+        """By which kubectl tells whether one may."""
+        what = f"{self.resource}/{self.name}" if self.name else self.resource
+        return f"kubectl auth can-i {self.verb} {what} {f'-n {self.namespace}' if self.namespace else '-A'}"
+
+    @property
+    def role(self) -> str:
+        """Our ClusterRole that gives it, if one does."""
+        if self.verb in ("get", "list") and (self.resource in VIEWED or self.name in MAPS):
+            return names.VIEW_ROLE
+        return names.OPERATE_ROLE if self.resource == "configmaps" else ""
+
+
+def right_of(asked: str) -> Right | None:
+    """`GET /apis/apps/v1/deployments` asks for the right to list deployments.apps."""
+    method, _, path = asked.partition(" ")
+    found = _PATH.match(path)
+    if found is None:
+        return None
+    kind, _, name = found["rest"].partition("/")
+    resource = f"{kind}.{found['group']}" if found["group"] else kind
+    verb = _VERBS.get(method, "get" if name else "list")
+    return Right(verb, resource, name.partition("/")[0], found["namespace"] or "")
+
+
+def told(error: ApiError) -> str:
+    """What went wrong, and what to do next."""
+    match error:
+        case Unreachable():
+            return (
+                f"the cluster cannot be reached: {error}\nis it running, and is the kubeconfig the right one? "
+                "`kubectl cluster-info` asks the same server; --kubeconfig and --context choose another"
+            )
+        case Unauthorized():
+            return (
+                f"the cluster does not know you: {error}\nlog in again, or choose other credentials with --kubeconfig "
+                "or --context; `kubectl auth whoami` tells who you are"
+            )
+        case Forbidden():
+            return "\n".join(_forbidden(error))
+        case NotFound() if names.SYSTEM_NAMESPACE in error.asked or names.WEBHOOK_CONFIGURATION in error.asked:
+            return f"it is not there: {error}\nis Spotweave installed? `kubectl apply -k manifests/base` does it"
+    return f"the cluster did not answer as needed: {error}\nit may pass; `kubectl get --raw /readyz` tells how it is"
+
+
+def _forbidden(error: Forbidden) -> Iterable[str]:
+    right = right_of(error.asked)
+    if right is None:
+        return [f"you may not do that: {error}"]
+    lines = [f"you may not {right.verb} {right.resource}: {error}", f"ask with: {right.question}"]
+    if right.role:
+        command = f"kubectl create clusterrolebinding NAME --clusterrole={right.role} --user=YOU"
+        lines.append(f"an administrator can allow it: {command}")
+    return lines
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """`did you mean shop/web?`, if anything is called like that; of a few that there are, all."""
+    every = sorted(set(known))
+    close = get_close_matches(name, every, MOST_NAMED)
+    if close:
+        return f"did you mean {_either(close)}?"
+    return f"there {'is' if len(every) == 1 else 'are'} {', '.join(every)}" if 0 < len(every) <= MOST_NAMED else ""
+
+
+def _either(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
