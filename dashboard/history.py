@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -63,11 +63,9 @@ class History:
         self.version += is_more
 
     def points(self) -> list[tuple[int, float]]:
-        """When, and the share of serving pods that were on spot; at most so many, the latest among them."""
-        samples = [each for each in tuple(self._samples) if each[1] + each[2]]
-        step = -(-len(samples) // MOST_POINTS) or 1
-        chosen = samples[::-1][::step][::-1]
-        return [(int(at), round(spot / (spot + on_demand), 4)) for at, spot, on_demand in chosen]
+        """When, and the share of serving pods that were on spot; the lowest and the highest are among them."""
+        samples = (each for each in tuple(self._samples) if each[1] + each[2])
+        return thinned([(int(at), round(spot / (spot + on_demand), 4)) for at, spot, on_demand in samples])
 
     def events(self, workload: Key | None = None, most: int = 50) -> list[dict[str, Any]]:
         """The latest first."""
@@ -120,6 +118,21 @@ class History:
             count = sum(member.pod.node in new for member in each.members)
             if count:
                 yield Event(taken.at, "leaving", f"{_pods(count)} on nodes that are leaving", _key(each.group.workload))
+
+
+def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> list[tuple[int, float]]:
+    """At most so many: of each stretch its lowest and its highest, and the last of all.
+
+    A day of samples, 24 to a stretch, with four minutes at 0: the chart shows 0, where every 24th would not.
+    """
+    if len(points) <= most:
+        return list(points)
+    size = -(-len(points) // ((most - 1) // 2))
+    chosen = {len(points) - 1}
+    for start in range(0, len(points), size):
+        stretch = range(start, min(start + size, len(points)))
+        chosen |= {pick(stretch, key=lambda index: points[index][1]) for pick in (min, max)}
+    return [points[index] for index in sorted(chosen)]
 
 
 _SENTENCES = {
