@@ -163,7 +163,7 @@ _TABLE = (
         names.METRIC_MOVES,
         Type.COUNTER,
         Writer.LEADER,
-        "Steps of moves, by why a pod is moved and what came of it (release-done, finish-done, undo-done, …)",
+        "Steps of moves, by why a pod is moved (over: not known) and what came of it (release-done, finish-done, …)",
         ("reason", "outcome"),
     ),
     Metric(
@@ -177,7 +177,7 @@ _TABLE = (
         names.METRIC_UNDER_WAY,
         Type.GAUGE,
         Writer.LEADER,
-        "Moves under way",
+        "Moves under way: pods that are released and still there",
     ),
     Metric(
         names.METRIC_WORKLOAD_PODS,

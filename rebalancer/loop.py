@@ -16,7 +16,7 @@ from threading import Event
 from placement.model import Class, Pod
 from placement.outage import Outages, Shape
 from placement.outcome import Outcome
-from placement.plan.actions import Action, How, Plan
+from placement.plan.actions import Action, How, Plan, Why
 from placement.plan.assess import Assessment, shape_of
 from placement.plan.choose import Scene, plan
 from placement.plan.group import Evicted, policy_mark, seat
@@ -74,6 +74,7 @@ class Loop:
         # By UID and what was tried: failed tries in a row, when it may be tried again.
         self._tries: dict[tuple[str, How], tuple[int, float]] = {}
         self._evicted: dict[str, Evicted] = {}  # by seat
+        self._released: dict[str, tuple[Why, float]] = {}  # by UID: why, and when
         self._swept = float("-inf")
 
     def run(self) -> None:
@@ -107,7 +108,7 @@ class Loop:
         made = plan(self.scene(now))
         if not self._watched.is_paused(now):
             made = replace(made, actions=(*made.actions, *self._board.left_over()))
-        made = replace(made, actions=tuple(self._possible(made.actions, began)))
+        made = replace(made, actions=tuple(map(self._reasoned, self._possible(made.actions, began))))
         planned = self._watched.timer()
         done = self._executor.perform(made) if self._watched.is_leading() else []
         self._remember(done, now)
@@ -159,6 +160,12 @@ class Loop:
             if due <= timer and not self._is_expected(action.pod):
                 yield action
 
+    def _reasoned(self, action: Action) -> Action:
+        """The end of a move has the reason of its beginning. After a restart nobody knows it: pods do not carry it."""
+        known = self._released.get(action.pod.uid)
+        is_end = action.how in (How.FINISH, How.UNDO) and action.why is Why.OVER
+        return replace(action, why=known[0]) if is_end and known is not None else action
+
     def _remember(self, done: Sequence[Done], now: float) -> None:
         timer = self._watched.timer()
         for each in done:
@@ -168,6 +175,10 @@ class Loop:
                 self._tries.pop((uid, each.action.how), None)
                 if each.action.how in (How.RELEASE, How.EVICT):
                     self._begun.append(timer)
+                if each.action.how is How.RELEASE:
+                    self._released[uid] = (each.action.why, now)
+                elif each.action.how in (How.FINISH, How.UNDO):
+                    self._released.pop(uid, None)
                 if each.action.how is How.EVICT and each.action.workload is not None:
                     self._evicted[seat(each.action.workload, each.action.pod)] = self._mark(each.action, now)
                 if each.action.how is How.FINISH and each.action.to is not None:
@@ -191,6 +202,8 @@ class Loop:
             del self._expected[uid]
         for tried in [tried for tried, (_, due) in self._tries.items() if due + LONGEST_BLOCKED_SECONDS < timer]:
             del self._tries[tried]
+        for uid in [uid for uid, (_, at) in self._released.items() if at + REMEMBERED_SECONDS < now]:
+            del self._released[uid]
         for where in [where for where, before in self._evicted.items() if before.at + REMEMBERED_SECONDS < now]:
             del self._evicted[where]
 

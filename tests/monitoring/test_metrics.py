@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,22 @@ def test_a_scrape_in_the_middle_of_a_pass_tells_what_the_last_one_left() -> None
     rebalancer.board.refresh(cluster.now)
     metrics.tell(rebalancer.plan, [], 0.01, 0.02)
     assert sum(values(metrics.text().decode(), names.METRIC_BLAST_RADIUS).values()) == 0
+
+
+def test_moves_under_way_are_released_pods() -> None:
+    """A pod that goes because its workload is scaled down is no move."""
+    cluster, rebalancer = shop()
+    web = next(iter(cluster.workloads))
+    cluster.annotate(web, spot_ratio="30%")
+    cluster.run_until(lambda: rebalancer.count("release") > 0)
+    released = sum(names.RELEASED in pod.annotations for pod in cluster.pods)
+    rebalancer.act()
+    assert values(told(cluster, rebalancer), names.METRIC_UNDER_WAY) == {frozenset(): released}
+    for pod in [pod for pod in cluster.pods if names.RELEASED not in pod.annotations]:
+        rebalancer.board.observe(pod, replace(pod, terminating=True))
+    rebalancer.board.drain()
+    rebalancer.board.refresh(cluster.now)
+    assert values(told(cluster, rebalancer), names.METRIC_UNDER_WAY) == {frozenset(): released}
 
 
 def test_soft_pods_count_as_fallen_back_only_on_the_other_class() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from placement import names
 from placement.model import Class
+from placement.plan.actions import How, Why
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import Cluster
 
@@ -49,3 +50,24 @@ def test_a_pod_that_was_put_back_is_not_put_back_again_before_it_is_seen() -> No
     cluster.run(30)
     assert rebalancer.count("undo") == released
     assert not any(names.RELEASED in pod.annotations for pod in cluster.pods)
+
+
+def test_the_end_of_a_move_has_the_reason_of_its_beginning() -> None:
+    """For as long as one rebalancer remembers it; whoever takes over in between says that it is over, no more."""
+    for is_killed in (False, True):
+        cluster = small()
+        rebalancer = Rebalancer(cluster)
+        cluster.run(60)
+        cluster.annotate(cluster.workloads[0], spot_ratio="0%")
+        cluster.run_until(lambda it=rebalancer: it.count("release") > 0)  # type: ignore[misc]
+        if is_killed:
+            rebalancer.kill()
+        cluster.run(120)
+        ends = {
+            (each.action.how, each.action.why)
+            for _, _, done in rebalancer.passes
+            for each in done
+            if each.action.how in (How.FINISH, How.UNDO)
+        }
+        assert (How.FINISH, Why.RATIO) in ends or is_killed
+        assert ((How.FINISH, Why.OVER) in ends) is is_killed
