@@ -206,6 +206,6 @@ class Program:
 
     def _tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         self.metrics.tell(made, done, plan_seconds, pass_seconds)
-        self.history.note(self.viewer.take(made, time.time()), ((each.action, each.outcome) for each in done))
+        self.history.note(self.viewer.take(made, time.time()), [(each.action, each.outcome) for each in done])
         if self._leader.is_leading():
             self._teller.told(made, done)

@@ -11,7 +11,7 @@ from dashboard.view import Taken
 from placement.model import Workload
 from placement.outage import Outage
 from placement.outcome import Outcome
-from placement.plan.actions import Action, How
+from placement.plan.actions import Action, How, Why
 from placement.plan.group import Ground
 
 SAMPLE_SECONDS = 15.0
@@ -45,6 +45,7 @@ class History:
     """Written by the loop's thread, read by those that answer."""
 
     def __init__(self) -> None:
+        self._moved: dict[Key, float] = {}  # when a pod of theirs was last moved; the latest at the end
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=MOST_SAMPLES)
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self.version = 0  # goes up whenever there is more to tell
@@ -53,13 +54,14 @@ class History:
         self._leaving: frozenset[str] = frozenset()
         self._out = {outage.key: outage for outage in NO_OUTAGES}
 
-    def note(self, taken: Taken, done: Iterable[tuple[Action, Outcome | None]]) -> None:
+    def note(self, taken: Taken, done: Sequence[tuple[Action, Outcome | None]]) -> None:
         """After a pass: what it saw, and what it did."""
         is_more = self._sample(taken)
         for found in (self._departures(taken), self._losses(taken), self._outages(taken), _moves(taken.at, done)):
             for event in found:
                 self._events.append(event)
                 is_more = True
+        self._remember(taken.at, done)
         self.version += is_more
 
     def points(self) -> list[tuple[int, float]]:
@@ -71,6 +73,18 @@ class History:
         """The latest first."""
         found = (each for each in reversed(tuple(self._events)) if workload is None or each.workload == workload)
         return [each.raw for each, _ in zip(found, range(most), strict=False)]
+
+    def moved_at(self, workload: Key) -> float | None:
+        return self._moved.get(workload)
+
+    def _remember(self, at: float, done: Iterable[tuple[Action, Outcome | None]]) -> None:
+        for action, outcome in done:
+            if action.how in (How.FINISH, How.EVICT) and outcome is Outcome.DONE and action.workload is not None:
+                key = _key(action.workload)
+                self._moved.pop(key, None)
+                self._moved[key] = at
+                if len(self._moved) > MOST_EVENTS:
+                    del self._moved[next(iter(self._moved))]
 
     def _sample(self, taken: Taken) -> bool:
         """Whether there is another one."""
@@ -151,7 +165,8 @@ def _moves(at: float, done: Iterable[tuple[Action, Outcome | None]]) -> Iterator
             continue
         to = "" if action.to is None else f" to {action.to}"
         told = "" if outcome is Outcome.DONE else f": {outcome}"
-        text = f"{_SENTENCES[action.how].format(pod=action.pod.name, to=to)} ({action.why}){told}"
+        why = "" if action.why is Why.OVER else f" ({action.why})"
+        text = f"{_SENTENCES[action.how].format(pod=action.pod.name, to=to)}{why}{told}"
         yield Event(at, "move", text, None if action.workload is None else _key(action.workload), action.pod.node)
 
 
