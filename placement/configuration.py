@@ -10,6 +10,7 @@ priorityClasses: {overflow: spotweave-overflow, onDemand: "", spot: ""}
 leavingTaints: [aws-node-termination-handler/spot-itn]
 moves: {perWorkload: 25%, perNode: 10, perNamespace: 50, atOnce: 100, perMinute: 300, minAge: 30s, coolDown: 10m,
         timeout: 5m}
+metrics: {workloads: 2000}           # so many workloads get series of their own
 """
 
 from __future__ import annotations
@@ -86,6 +87,13 @@ class Moves:
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """How much is told to Prometheus."""
+
+    workloads: int = 2000  # that get series of their own, in the order of namespace and name
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """The configuration, or its built-in default."""
 
@@ -95,6 +103,7 @@ class Configuration:
     priority_roles: PriorityRoles = PriorityRoles()
     leaving_taints: tuple[str, ...] = LEAVING_TAINTS
     moves: Moves = field(default_factory=Moves)
+    metrics: Series = Series()
 
     def limits_of(self, namespace_labels: Mapping[str, str]) -> tuple[Limit, ...]:
         return tuple(entry.limit for entry in self.limits if entry.applies_to(namespace_labels))
@@ -119,6 +128,7 @@ class _Reader:
             "priorityClasses": self._priority_roles,
             "leavingTaints": self._leaving_taints,
             "moves": self._moves,
+            "metrics": self._metrics,
         }
         sections = self._mapping("the configuration", raw, tuple(read))
         values = {key: read[key](value) for key, value in sections.items() if value is not None}
@@ -245,6 +255,13 @@ class _Reader:
             except ValueError:
                 self._wrong(f"moves.{key}", value, expected)
         return replace(Moves(), **read)
+
+    def _metrics(self, raw: object) -> Series:
+        count = self._mapping("metrics", raw, ("workloads",)).get("workloads", Series().workloads)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            self._wrong("metrics.workloads", count, "a whole number; 0 for no series of workloads")
+            return Series()
+        return Series(count)
 
     def _leaving_taints(self, raw: object) -> tuple[str, ...]:
         return self._strings("leavingTaints", raw, "taint keys", _LABEL_KEY)
