@@ -20,6 +20,7 @@ from cli import __version__
 from cli.configuration import load_configuration, read_text
 from cli.memory import spare_caches
 from cli.threads import end_with_any_thread
+from dashboard.archive import Archive, checked_url
 from dashboard.desk import Desk
 from dashboard.guard import Guard, known_hosts
 from dashboard.history import History
@@ -93,6 +94,12 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         metavar="R",
         help="what spot costs here as a share of on-demand, where nothing says it better (default: 0.35)",
     )
+    parser.add_argument(
+        "--prometheus-url",
+        type=_url,
+        metavar="URL",
+        help="a Prometheus that has our recording rules, for the share of the last day (default: what is in memory)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -101,6 +108,21 @@ def _ratio(text: str) -> float:
         return float(parse_share(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"expected a share such as 0.31 or 31%, got {text!r}") from error
+
+
+def _url(text: str) -> str:
+    try:
+        return checked_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def archive_for(args: argparse.Namespace) -> Archive | None:
+    if args.prometheus_url is None:
+        return None
+    archive = Archive(args.prometheus_url)
+    archive.start()
+    return archive
 
 
 def prices_for(args: argparse.Namespace) -> Prices:
@@ -116,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     end_with_any_thread()
     faults = Faults.told_by(os.environ)
     client = connect(args.kubeconfig, user_agent=f"spotweave-rebalancer/{__version__}")
-    program = Program(client, load_configuration(args.config, client), faults, prices_for(args))
+    program = Program(client, load_configuration(args.config, client), faults, prices_for(args), archive_for(args))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
     with (
@@ -136,7 +158,12 @@ class Program:
     """The rebalancer, put together."""
 
     def __init__(
-        self, client: Client, configuration: Configuration, faults: Faults, prices: Prices = NO_PRICES
+        self,
+        client: Client,
+        configuration: Configuration,
+        faults: Faults,
+        prices: Prices = NO_PRICES,
+        archive: Archive | None = None,
     ) -> None:
         self.name = f"{socket.gethostname()}_{secrets.token_hex(4)}"  # a restart of the container changes it
         states, self._wake = Store[ConfigMap](), threading.Event()
@@ -163,7 +190,7 @@ class Program:
         around = Around(
             self._leader.is_leading, self._is_current, lambda: self._outages.current, lambda: self._pause.current
         )
-        self.viewer, self.history = Viewer(self._board, around, prices), History()
+        self.viewer, self.history = Viewer(self._board, around, prices), History(archive)
         watched = Watched(
             is_current=self._is_current,
             is_leading=self._leader.is_leading,

@@ -35,7 +35,7 @@ class Unclear(Exception):
 
 
 def overview(view: View, history: History, *, with_pools: bool = False) -> Raw:
-    totals = view.totals
+    totals, (source, points) = view.totals, history.points()
     actual = Mix(totals.spot, totals.on_demand)
     sites = view.taken.ground.sites.values()
     return {
@@ -43,7 +43,8 @@ def overview(view: View, history: History, *, with_pools: bool = False) -> Raw:
             **mix_json(actual),
             "wanted": mix_json(Mix(totals.wanted_spot, totals.wanted_on_demand)),
             "share": _share(actual),
-            "history": history.points(),
+            "history": points,
+            "historySource": source,
         },
         "savings": view.savings.raw,
         "workloads": {

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dashboard.archive import Archive, Points
 from dashboard.view import Taken
 from placement.model import Workload
 from placement.outage import Outage
@@ -44,11 +45,12 @@ class Event:
 class History:
     """Written by the loop's thread, read by those that answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, archive: Archive | None = None) -> None:
+        self._archive = archive
         self._moved: dict[Key, float] = {}  # when a pod of theirs was last moved; the latest at the end
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=MOST_SAMPLES)
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
-        self.version = 0  # goes up whenever there is more to tell
+        self._version = 0
         self._lost: frozenset[str] = frozenset()
         self._ground: Ground | None = None
         self._leaving: frozenset[str] = frozenset()
@@ -62,12 +64,24 @@ class History:
                 self._events.append(event)
                 is_more = True
         self._remember(taken.at, done)
-        self.version += is_more
+        self._version += is_more
 
-    def points(self) -> list[tuple[int, float]]:
-        """When, and the share of serving pods that were on spot; the lowest and the highest are among them."""
+    @property
+    def version(self) -> int:
+        """Goes up whenever there is more to tell."""
+        return self._version + (0 if self._archive is None else self._archive.version)
+
+    def points(self) -> tuple[str, Points]:
+        """Who tells it; when, and the share of serving pods that were on spot, the lowest and the highest among them.
+
+        Prometheus remembers longer, and memory is nearer: what is later than all that Prometheus says is added.
+        """
         samples = (each for each in tuple(self._samples) if each[1] + each[2])
-        return thinned([(int(at), round(spot / (spot + on_demand), 4)) for at, spot, on_demand in samples])
+        own = [(int(at), round(spot / (spot + on_demand), 4)) for at, spot, on_demand in samples]
+        kept = None if self._archive is None else self._archive.points()
+        if kept is None:
+            return "memory", thinned(own)
+        return "prometheus", thinned([*kept, *(each for each in own if each[0] > kept[-1][0])])
 
     def events(self, workload: Key | None = None, most: int = 50) -> list[dict[str, Any]]:
         """The latest first."""
@@ -134,7 +148,7 @@ class History:
                 yield Event(taken.at, "leaving", f"{_pods(count)} on nodes that are leaving", _key(each.group.workload))
 
 
-def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> list[tuple[int, float]]:
+def thinned(points: Points, most: int = MOST_POINTS) -> Points:
     """At most so many: of each stretch its lowest and its highest, and the last of all.
 
     A day of samples, 24 to a stretch, with four minutes at 0: the chart shows 0, where every 24th would not.

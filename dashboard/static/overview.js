@@ -23,7 +23,7 @@ export function overview({ announce }) {
     show(seen) {
       fill(banners, [seen.paused, seen.outages, seen.nodes], drawBanners);
       fill(tiles, [seen.spotShare.spot, seen.spotShare.onDemand, seen.spotShare.wanted, seen.savings, seen.moves.nextTotal, seen.moves.blockedPods, seen.workloads, seen.exposed.declared, seen.moves.runningTotal, seen.nodes.total, seen.nodes.spot], () => drawTiles(seen));
-      fill(line, [seen.spotShare.history, line.clientWidth || 640], drawLine);
+      fill(line, [seen.spotShare.history, line.clientWidth || 640, seen.spotShare.historySource], drawLine);
       fill(losses, [seen.exposed.declared, seen.exposed.assumed], drawLosses);
       fill(exposed, seen.exposed, drawExposed);
       fill(map, seen.pools.pools, () => drawMap(seen.pools));
@@ -83,7 +83,9 @@ const tile = (title, value, detail, kind = "") => h("div", { class: `tile ${kind
 
 const HEIGHT = 190, LEFT = 50, BOTTOM = 22, TOP = 8, RIGHT = 12;
 
-function drawLine([points, WIDTH]) {
+const SOURCES = { prometheus: "From Prometheus.", memory: "From this replica's memory, since it started." };
+
+function drawLine([points, WIDTH, source]) {
   if (!points.length) return h("p", { class: "quiet" }, "No pod has served yet.");
   const [from, to] = [points[0][0], Math.max(points.at(-1)[0], points[0][0] + 60)];
   const x = (at) => LEFT + (at - from) / (to - from) * (WIDTH - LEFT - RIGHT);
@@ -110,7 +112,7 @@ function drawLine([points, WIDTH]) {
     cross.setAttribute("visibility", "visible");
     told.textContent = `${moment(near[0])}: ${percent(near[1])} on spot`;
   });
-  return [svg, told];
+  return [svg, told, h("p", { class: "quiet small" }, SOURCES[source])];
 }
 
 const moment = (at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
