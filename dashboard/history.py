@@ -121,7 +121,12 @@ class History:
         for each in taken.assessments.values():
             count = sum(pod.node in new for pod in each.lost)
             if count:
-                yield Event(taken.at, "lost", f"{_pods(count)} lost with their nodes", _key(each.group.workload))
+                yield Event(
+                    taken.at,
+                    "lost",
+                    _pods(count, "lost with its node", "lost with their nodes"),
+                    _key(each.group.workload),
+                )
 
     def _outages(self, taken: Taken) -> Iterator[Event]:
         """Noted, or over."""
@@ -145,7 +150,12 @@ class History:
         for each in taken.assessments.values():
             count = sum(member.pod.node in new for member in each.members)
             if count:
-                yield Event(taken.at, "leaving", f"{_pods(count)} on nodes that are leaving", _key(each.group.workload))
+                yield Event(
+                    taken.at,
+                    "leaving",
+                    _pods(count, "on a node that is leaving", "on nodes that are leaving"),
+                    _key(each.group.workload),
+                )
 
 
 def thinned(points: Points, most: int = MOST_POINTS) -> Points:
@@ -188,5 +198,5 @@ def _key(workload: Workload) -> Key:
     return (workload.namespace, str(workload.kind), workload.name)
 
 
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
+def _pods(count: int, one: str, many: str) -> str:
+    return f"1 pod {one}" if count == 1 else f"{count} pods {many}"

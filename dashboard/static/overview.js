@@ -43,7 +43,7 @@ const summary = (seen) => `${count(seen.exposed.declared.pool, "workload")} with
 function drawBanners([paused, outages, { lost, lostTotal, leaving, leavingTotal }]) {
   const until = (at) => at === null ? "until somebody resumes" : ["until ", clock(at)];
   return [
-    paused && h("p", { class: "banner warn" }, h("strong", {}, "Paused "), until(paused.until), ` by ${paused.by}`, paused.reason ? `: ${paused.reason}` : ""),
+    paused && h("p", { class: "banner warn" }, h("strong", {}, "Paused "), `by ${paused.by}${paused.reason ? `: ${paused.reason}` : ""} (`, until(paused.until), ")"),
     ...outages.map((each) => h("p", { class: "banner warn" }, h("strong", {}, `${each.class} is out `),
       each.zones.length ? `in ${each.zones.join(", ")} ` : "everywhere ", "until ", clock(each.until), `, noted by ${each.by}`)),
     lost.length > 0 && h("p", { class: "banner bad" }, h("strong", {}, `${count(lostTotal, "node")} gone: `), names(lost.map((each) => each.name), lostTotal)),
