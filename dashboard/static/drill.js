@@ -69,7 +69,7 @@ function drawLoss(data) {
     table("What each workload would lose", [
       ["Workload", link],
       ["Loses", (each) => each.lost, "number"],
-      ["Left", (each) => each.left, "number"],
+      ["Left", (each) => each.left, "number extra"],
       ["Must serve", (each) => `${each.needed}${each.assumed ? "*" : ""}`, "number"],
       ["", (each) => verdict(!each.fallsBelow, each.fallsBelow ? `${each.needed - each.left} too few` : "enough", each.assumed), "short"],
     ], data.losses, "No workload that is opted in has a ready pod there."),
