@@ -20,6 +20,7 @@ from cli import __version__, prices
 from cli.configuration import load_configuration
 from cli.memory import spare_caches
 from cli.threads import end_with_any_thread
+from dashboard.archive import Archive, checked_url
 from dashboard.desk import Desk
 from dashboard.guard import Guard, known_hosts
 from dashboard.history import History
@@ -83,8 +84,29 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dashboard-token-file", type=Path, metavar="F", help="asks for the bearer token that this file holds"
     )
+    parser.add_argument(
+        "--prometheus-url",
+        type=_url,
+        metavar="URL",
+        help="a Prometheus that has our recording rules, for the share of the last day (default: what is in memory)",
+    )
     prices.add_options(parser)
     parser.set_defaults(run=run)
+
+
+def _url(text: str) -> str:
+    try:
+        return checked_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def archive_for(args: argparse.Namespace) -> Archive | None:
+    if args.prometheus_url is None:
+        return None
+    archive = Archive(args.prometheus_url)
+    archive.start()
+    return archive
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,7 +114,8 @@ def run(args: argparse.Namespace) -> int:
     faults = Faults.told_by(os.environ)
     client = connect(args.kubeconfig, user_agent=f"spotweave-rebalancer/{__version__}")
     configuration = load_configuration(args.config, client)
-    program = Program(client, configuration, faults, prices.prices_for(args, configuration, must_read=True))
+    known = prices.prices_for(args, configuration, must_read=True)
+    program = Program(client, configuration, faults, known, archive_for(args))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
     with (
@@ -111,7 +134,14 @@ def guard_for(args: argparse.Namespace) -> Guard:
 class Program:
     """The rebalancer, put together."""
 
-    def __init__(self, client: Client, configuration: Configuration, faults: Faults, known: Prices = NO_PRICES) -> None:
+    def __init__(
+        self,
+        client: Client,
+        configuration: Configuration,
+        faults: Faults,
+        known: Prices = NO_PRICES,
+        archive: Archive | None = None,
+    ) -> None:
         self.name = f"{socket.gethostname()}_{secrets.token_hex(4)}"  # a restart of the container changes it
         states, self._wake = Store[ConfigMap](), threading.Event()
         self._outages = OutageMemory(states, self._wake.set)
@@ -137,7 +167,7 @@ class Program:
         around = Around(
             self._leader.is_leading, self._is_current, lambda: self._outages.current, lambda: self._pause.current
         )
-        self.viewer, self.history = Viewer(self._board, around, known), History()
+        self.viewer, self.history = Viewer(self._board, around, known), History(archive)
         watched = Watched(
             is_current=self._is_current,
             is_leading=self._leader.is_leading,
@@ -189,7 +219,7 @@ class Program:
     def _tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         self.metrics.tell(made, done, plan_seconds, pass_seconds)
         taken = self.viewer.take(made, time.time())
-        self.history.note(taken, ((each.action, each.outcome) for each in done))
+        self.history.note(taken, [(each.action, each.outcome) for each in done])
         if self._leader.is_leading():
             self._teller.told(made, done)
             self._teller.watch(taken.assessments, taken.ground, taken.at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any
@@ -12,8 +12,9 @@ from dashboard.history import History
 from dashboard.view import Seen, View
 from placement.exposure import Domain
 from placement.model import Class, Pod
-from placement.plan.actions import Action
+from placement.plan.actions import Action, How
 from placement.plan.group import released
+from placement.plan.lost import Gone
 from placement.report import mix_json, pods_json
 from placement.slots import Mix
 
@@ -34,7 +35,7 @@ class Unclear(Exception):
 
 
 def overview(view: View, history: History, *, with_pools: bool = False) -> Raw:
-    totals = view.totals
+    totals, (source, points) = view.totals, history.points()
     actual = Mix(totals.spot, totals.on_demand)
     sites = view.taken.ground.sites.values()
     return {
@@ -42,7 +43,8 @@ def overview(view: View, history: History, *, with_pools: bool = False) -> Raw:
             **mix_json(actual),
             "wanted": mix_json(Mix(totals.wanted_spot, totals.wanted_on_demand)),
             "share": _share(actual),
-            "history": history.points(),
+            "history": points,
+            "historySource": source,
         },
         "savings": view.savings.raw,
         "workloads": {
@@ -56,9 +58,9 @@ def overview(view: View, history: History, *, with_pools: bool = False) -> Raw:
         "nodes": {
             "total": len(sites),
             "spot": sum(site.of is Class.SPOT for site in sites),
-            "leaving": sorted(site.node.name for site in sites if site.is_leaving)[:MOST_LISTED],
-            "notReady": sorted(site.node.name for site in sites if not site.node.ready)[:MOST_LISTED],
-            "lost": [{"name": name, "class": gone.of, "proof": gone.proof} for name, gone in view.taken.lost.items()],
+            **_named("leaving", sorted(site.node.name for site in sites if site.is_leaving)),
+            **_named("notReady", sorted(site.node.name for site in sites if not site.node.ready)),
+            **_named("lost", [_gone(name, gone) for name, gone in sorted(view.taken.lost.items())]),
         },
         "moves": _moves(view),
         "outages": [each.raw for each in view.taken.outages],
@@ -67,6 +69,15 @@ def overview(view: View, history: History, *, with_pools: bool = False) -> Raw:
         "events": history.events(),
         **({"pools": view.floor.encoded} if with_pools else {}),
     }
+
+
+def _gone(name: str, gone: Gone) -> Raw:
+    return {"name": name, "class": gone.of, "proof": gone.proof}
+
+
+def _named(key: str, found: Sequence[object]) -> Raw:
+    """The first of them, and how many there are."""
+    return {key: found[:MOST_LISTED], f"{key}Total": len(found)}
 
 
 def _share(mix: Mix) -> float | None:
@@ -97,14 +108,17 @@ def _moves(view: View) -> Raw:
     moving = [each for each in view.seen if each.assessment.under_way]
     going = [(each, pod) for each in moving for cohort in each.assessment.group.cohorts for pod in cohort.released]
     plan = view.taken.plan
+    coming = [each for each in plan.actions if each.how is not How.ANNOTATE]
     blocked = Counter[str]()
     for skipped in plan.skipped:
         blocked[str(skipped.blocked)] += skipped.pods
     return {
         "running": [{**_name(each), **_going(pod)} for each, pod in going[:MOST_LISTED]],
         "runningTotal": len(going),
-        "next": [_action(each) for each in plan.actions[:MOST_LISTED]],
-        "nextTotal": len(plan.actions),
+        "next": [_action(each) for each in coming[:MOST_LISTED]],
+        "nextTotal": len(coming),
+        "notes": len(plan.actions) - len(coming),  # slots and marks to be written: no pod moves for them
+        "blockedPods": blocked.total(),
         "blocked": [{"reason": reason, "pods": pods} for reason, pods in blocked.most_common()],
         "skipped": [each.raw() for each in plan.skipped[:MOST_LISTED]],
         "skippedTotal": len(plan.skipped),
@@ -133,6 +147,7 @@ class Page:
 
     text: str = ""
     only: str = ""
+    minimum: str = ""  # "declared" or "assumed"
     sort: str = ""
     is_descending: bool = False
     offset: int = 0
@@ -158,7 +173,6 @@ ORDERS: Mapping[str, Callable[[Seen], object]] = {
     "survives": lambda seen: -len(seen.perils),
     "soft": lambda seen: seen.status.soft,
     "savings": lambda seen: seen.savings.share or 0.0,
-    "lastMove": lambda seen: seen.moved_at or 0.0,
     "reason": lambda seen: seen.status.reason,
 }
 FILTERS: Mapping[str, Callable[[Seen], object]] = {
@@ -172,31 +186,53 @@ FILTERS: Mapping[str, Callable[[Seen], object]] = {
 }
 
 
-def workloads(view: View, page: Page) -> Raw:
-    if (page.only and page.only not in FILTERS) or (page.sort and page.sort not in ORDERS):
-        raise Unclear(f"only= takes {', '.join(FILTERS)}; sort= takes {', '.join(ORDERS)}")
+MINIMA: Mapping[str, Callable[[Seen], object]] = {
+    "declared": lambda seen: not seen.status.exposure.is_assumed,
+    "assumed": lambda seen: seen.status.exposure.is_assumed,
+}
+
+
+def workloads(view: View, history: History, page: Page) -> Raw:
+    orders: Mapping[str, Callable[[Seen], object]] = {
+        **ORDERS,
+        "lastMove": lambda seen: _last_move(seen, history) or 0.0,
+    }
+    for name, asked, known in (
+        ("only", page.only, FILTERS),
+        ("sort", page.sort, orders),
+        ("minimum", page.minimum, MINIMA),
+    ):
+        if asked and asked not in known:
+            raise Unclear(f"{name}= takes {', '.join(known)}")
     found: Iterable[Seen] = view.seen
+    if page.minimum:
+        found = filter(MINIMA[page.minimum], found)
     if page.only:
         found = filter(FILTERS[page.only], found)
     if page.text:
         found = (each for each in found if page.text.casefold() in "/".join(each.key).casefold())
     ordered = list(found)
     if page.sort:
-        ordered.sort(key=ORDERS[page.sort], reverse=page.is_descending)  # type: ignore[arg-type]
+        ordered.sort(key=orders[page.sort], reverse=page.is_descending)  # type: ignore[arg-type]
     end = None if page.limit is None else page.offset + page.limit
     return {
         "total": len(view.seen),
         "matching": len(ordered),
         "offset": page.offset,
         "paused": None if view.paused is None else view.paused.raw,
-        "workloads": [_workload(each) for each in ordered[page.offset : end]],
+        "workloads": [_workload(each, history) for each in ordered[page.offset : end]],
     }
 
 
-def _workload(seen: Seen) -> Raw:
+def _last_move(seen: Seen, history: History) -> float | None:
+    """As its pods tell it, or as it is remembered: an eviction leaves no note, and a rollout takes notes away."""
+    return max(filter(None, (seen.moved_at, history.moved_at(seen.key))), default=None)
+
+
+def _workload(seen: Seen, history: History) -> Raw:
     return {
         **seen.raw,
-        "lastMove": seen.moved_at,
+        "lastMove": _last_move(seen, history),
         "moves": seen.assessment.under_way,
         "savings": seen.savings.raw,
     }
@@ -209,12 +245,16 @@ def workload(view: View, history: History, key: tuple[str, str, str]) -> Raw:
     plan, exposed = view.taken.plan, seen.status.exposure
     wishes = [each for each in seen.assessment.wishes if each.blocked is not None]
     return {
-        "workload": {**_workload(seen), "pods": [_placed(view, raw) for raw in pods_json(seen.status)]},
+        "workload": {**_workload(seen, history), "pods": [_placed(view, raw) for raw in pods_json(seen.status)]},
         "needed": exposed.availability.needed,
         "policy": seen.status.policy.explain(),
         "perils": [exposed.explain(domain) for domain in seen.perils],
         "released": [_going(pod) for cohort in seen.assessment.group.cohorts for pod in cohort.released],
-        "next": [_action(each) for each in plan.actions if each.workload is not None and each.workload.uid == uid],
+        "next": [
+            _action(each)
+            for each in plan.actions
+            if each.how is not How.ANNOTATE and each.workload is not None and each.workload.uid == uid
+        ],
         "blocked": [
             *(f"{each.member.pod.name} should be on {each.to} ({each.why}): {each.blocked}" for each in wishes),
             *(each.text for each in plan.skipped if each.workload.uid == uid),

@@ -85,7 +85,7 @@ def _add_api(app: Flask, desk: Desk) -> None:
 
     @app.get(API + "workloads")
     def workloads() -> Response:
-        return answer(lambda view: answers.workloads(view, _page()))
+        return answer(lambda view: answers.workloads(view, history, _page()))
 
     @app.get(API + "workloads/<namespace>/<kind>/<name>")
     def workload(namespace: str, kind: str, name: str) -> Response:
@@ -114,6 +114,7 @@ def _page() -> Page:
     return Page(
         asked.get("q", "")[:LONGEST_TEXT],
         asked.get("only", ""),
+        asked.get("minimum", ""),
         asked.get("sort", ""),
         asked.get("order") == "desc",
         _count("offset", 0) or 0,

@@ -14,7 +14,7 @@ from placement.model import Class, Needs, Pod
 from placement.plan.assess import Assessment, assess
 from placement.plan.group import Group
 from placement.plan.room import Room, shortage
-from placement.policy import mistakes_in
+from placement.policy import Mistake, mistakes_in
 from placement.report import mix_json
 from placement.savings import charged
 from placement.status import read_policy
@@ -94,13 +94,15 @@ def what_if(view: View, key: tuple[str, str, str], ratio: str, now: float) -> Ra
     if wrong:
         raise Unclear("; ".join(map(str, wrong)))
     seen = found(view, key)
-    then = assess(_changed(view, seen, written), view.taken.ground, now)
+    group, mistakes = _changed(view, seen, written)
+    then = assess(group, view.taken.ground, now)
     blocked = sorted({str(wish.blocked) for wish in then.wishes if wish.blocked is not None})
     return {
         "namespace": key[0],
         "kind": key[1],
         "name": key[2],
         "ratio": ratio,
+        "mistakes": [str(each) for each in mistakes if each.annotation == names.SPOT_RATIO],  # a limit, for instance
         "wanted": mix_json(then.wanted),
         "wantedNow": mix_json(seen.status.wanted),
         "actual": mix_json(seen.status.actual),
@@ -124,11 +126,11 @@ def outlook(view: View, then: Assessment) -> Raw:
     }
 
 
-def _changed(view: View, seen: Seen, written: Mapping[str, str]) -> Group:
+def _changed(view: View, seen: Seen, written: Mapping[str, str]) -> tuple[Group, tuple[Mistake, ...]]:
     group, taken = seen.assessment.group, view.taken
     workload = replace(group.workload, annotations={**group.workload.annotations, **written})
-    policy, _ = read_policy(workload, taken.namespaces[workload.namespace], taken.ground.configuration)
-    return replace(group, workload=workload, policy=policy)
+    policy, mistakes = read_policy(workload, taken.namespaces[workload.namespace], taken.ground.configuration)
+    return replace(group, workload=workload, policy=policy), mistakes
 
 
 def _placed(view: View, then: Assessment) -> tuple[list[tuple[Needs, str]] | None, int]:

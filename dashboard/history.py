@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dashboard.archive import Archive, Points
 from dashboard.view import Taken
 from placement.model import Workload
 from placement.outage import Outage
 from placement.outcome import Outcome
-from placement.plan.actions import Action, How
+from placement.plan.actions import Action, How, Why
 from placement.plan.group import Ground
 
 SAMPLE_SECONDS = 15.0
@@ -44,35 +45,60 @@ class Event:
 class History:
     """Written by the loop's thread, read by those that answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, archive: Archive | None = None) -> None:
+        self._archive = archive
+        self._moved: dict[Key, float] = {}  # when a pod of theirs was last moved; the latest at the end
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=MOST_SAMPLES)
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
-        self.version = 0  # goes up whenever there is more to tell
+        self._version = 0
         self._lost: frozenset[str] = frozenset()
         self._ground: Ground | None = None
         self._leaving: frozenset[str] = frozenset()
         self._out = {outage.key: outage for outage in NO_OUTAGES}
 
-    def note(self, taken: Taken, done: Iterable[tuple[Action, Outcome | None]]) -> None:
+    def note(self, taken: Taken, done: Sequence[tuple[Action, Outcome | None]]) -> None:
         """After a pass: what it saw, and what it did."""
         is_more = self._sample(taken)
         for found in (self._departures(taken), self._losses(taken), self._outages(taken), _moves(taken.at, done)):
             for event in found:
                 self._events.append(event)
                 is_more = True
-        self.version += is_more
+        self._remember(taken.at, done)
+        self._version += is_more
 
-    def points(self) -> list[tuple[int, float]]:
-        """When, and the share of serving pods that were on spot; at most so many, the latest among them."""
-        samples = [each for each in tuple(self._samples) if each[1] + each[2]]
-        step = -(-len(samples) // MOST_POINTS) or 1
-        chosen = samples[::-1][::step][::-1]
-        return [(int(at), round(spot / (spot + on_demand), 4)) for at, spot, on_demand in chosen]
+    @property
+    def version(self) -> int:
+        """Goes up whenever there is more to tell."""
+        return self._version + (0 if self._archive is None else self._archive.version)
+
+    def points(self) -> tuple[str, Points]:
+        """Who tells it; when, and the share of serving pods that were on spot, the lowest and the highest among them.
+
+        Prometheus remembers longer, and memory is nearer: what is later than all that Prometheus says is added.
+        """
+        samples = (each for each in tuple(self._samples) if each[1] + each[2])
+        own = [(int(at), round(spot / (spot + on_demand), 4)) for at, spot, on_demand in samples]
+        kept = None if self._archive is None else self._archive.points()
+        if kept is None:
+            return "memory", thinned(own)
+        return "prometheus", thinned([*kept, *(each for each in own if each[0] > kept[-1][0])])
 
     def events(self, workload: Key | None = None, most: int = 50) -> list[dict[str, Any]]:
         """The latest first."""
         found = (each for each in reversed(tuple(self._events)) if workload is None or each.workload == workload)
         return [each.raw for each, _ in zip(found, range(most), strict=False)]
+
+    def moved_at(self, workload: Key) -> float | None:
+        return self._moved.get(workload)
+
+    def _remember(self, at: float, done: Iterable[tuple[Action, Outcome | None]]) -> None:
+        for action, outcome in done:
+            if action.how in (How.FINISH, How.EVICT) and outcome is Outcome.DONE and action.workload is not None:
+                key = _key(action.workload)
+                self._moved.pop(key, None)
+                self._moved[key] = at
+                if len(self._moved) > MOST_EVENTS:
+                    del self._moved[next(iter(self._moved))]
 
     def _sample(self, taken: Taken) -> bool:
         """Whether there is another one."""
@@ -95,7 +121,12 @@ class History:
         for each in taken.assessments.values():
             count = sum(pod.node in new for pod in each.lost)
             if count:
-                yield Event(taken.at, "lost", f"{_pods(count)} lost with their nodes", _key(each.group.workload))
+                yield Event(
+                    taken.at,
+                    "lost",
+                    _pods(count, "lost with its node", "lost with their nodes"),
+                    _key(each.group.workload),
+                )
 
     def _outages(self, taken: Taken) -> Iterator[Event]:
         """Noted, or over."""
@@ -119,7 +150,27 @@ class History:
         for each in taken.assessments.values():
             count = sum(member.pod.node in new for member in each.members)
             if count:
-                yield Event(taken.at, "leaving", f"{_pods(count)} on nodes that are leaving", _key(each.group.workload))
+                yield Event(
+                    taken.at,
+                    "leaving",
+                    _pods(count, "on a node that is leaving", "on nodes that are leaving"),
+                    _key(each.group.workload),
+                )
+
+
+def thinned(points: Points, most: int = MOST_POINTS) -> Points:
+    """At most so many: of each stretch its lowest and its highest, and the last of all.
+
+    A day of samples, 24 to a stretch, with four minutes at 0: the chart shows 0, where every 24th would not.
+    """
+    if len(points) <= most:
+        return list(points)
+    size = -(-len(points) // ((most - 1) // 2))
+    chosen = {len(points) - 1}
+    for start in range(0, len(points), size):
+        stretch = range(start, min(start + size, len(points)))
+        chosen |= {pick(stretch, key=lambda index: points[index][1]) for pick in (min, max)}
+    return [points[index] for index in sorted(chosen)]
 
 
 _SENTENCES = {
@@ -138,7 +189,8 @@ def _moves(at: float, done: Iterable[tuple[Action, Outcome | None]]) -> Iterator
             continue
         to = "" if action.to is None else f" to {action.to}"
         told = "" if outcome is Outcome.DONE else f": {outcome}"
-        text = f"{_SENTENCES[action.how].format(pod=action.pod.name, to=to)} ({action.why}){told}"
+        why = "" if action.why is Why.OVER else f" ({action.why})"
+        text = f"{_SENTENCES[action.how].format(pod=action.pod.name, to=to)}{why}{told}"
         yield Event(at, "move", text, None if action.workload is None else _key(action.workload), action.pod.node)
 
 
@@ -146,5 +198,5 @@ def _key(workload: Workload) -> Key:
     return (workload.namespace, str(workload.kind), workload.name)
 
 
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
+def _pods(count: int, one: str, many: str) -> str:
+    return f"1 pod {one}" if count == 1 else f"{count} pods {many}"

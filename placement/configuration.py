@@ -11,6 +11,7 @@ leavingTaints: [aws-node-termination-handler/spot-itn]
 moves: {perWorkload: 25%, perNode: 10, perNamespace: 50, atOnce: 100, perMinute: 300, minAge: 30s, coolDown: 10m,
         timeout: 5m}
 prices: {table: /etc/spotweave/prices.csv, ratio: 0.31}      # for savings: a file of the program's, and a share
+metrics: {workloads: 2000}           # so many workloads get series of their own
 """
 
 from __future__ import annotations
@@ -96,6 +97,13 @@ class PriceSources:
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """How much is told to Prometheus."""
+
+    workloads: int = 2000  # that get series of their own, in the order of namespace and name
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """The configuration, or its built-in default."""
 
@@ -106,6 +114,7 @@ class Configuration:
     leaving_taints: tuple[str, ...] = LEAVING_TAINTS
     moves: Moves = field(default_factory=Moves)
     prices: PriceSources = PriceSources()
+    metrics: Series = Series()
 
     def limits_of(self, namespace_labels: Mapping[str, str]) -> tuple[Limit, ...]:
         return tuple(entry.limit for entry in self.limits if entry.applies_to(namespace_labels))
@@ -131,6 +140,7 @@ class _Reader:
             "leavingTaints": self._leaving_taints,
             "moves": self._moves,
             "prices": self._prices,
+            "metrics": self._metrics,
         }
         sections = self._mapping("the configuration", raw, tuple(read))
         values = {key: read[key](value) for key, value in sections.items() if value is not None}
@@ -269,6 +279,13 @@ class _Reader:
             except ValueError:
                 self._wrong("prices.ratio", entry["ratio"], "a percentage or a decimal from 0 to 1")
         return PriceSources(str(table), ratio)
+
+    def _metrics(self, raw: object) -> Series:
+        count = self._mapping("metrics", raw, ("workloads",)).get("workloads", Series().workloads)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            self._wrong("metrics.workloads", count, "a whole number; 0 for no series of workloads")
+            return Series()
+        return Series(count)
 
     def _leaving_taints(self, raw: object) -> tuple[str, ...]:
         return self._strings("leavingTaints", raw, "taint keys", _LABEL_KEY)

@@ -168,3 +168,4 @@ METRIC_UNDER_WAY = "spotweave_moves_under_way"
 METRIC_NODES = "spotweave_nodes"
 METRIC_UTILISATION = "spotweave_node_utilisation"
 METRIC_UNKNOWN_NODES = "spotweave_nodes_without_class"
+RULE_SPOT_SHARE = "cluster:spotweave_spot_share:ratio"  # recorded by manifests/monitoring/rules.yaml, read by the page

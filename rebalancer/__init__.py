@@ -1,4 +1,4 @@
-"""The rebalancer: it repairs what admission cannot know (docs/design.md). So far it elects who leads, and does nothing.
+"""The rebalancer: it repairs what admission cannot know (docs/design.md). One replica leads, the others look on.
 
 Law: it does not import `webhook`.
 """

@@ -16,7 +16,7 @@ from threading import Event
 from placement.model import Class, Pod
 from placement.outage import Outages, Shape
 from placement.outcome import Outcome
-from placement.plan.actions import Action, How, Plan
+from placement.plan.actions import Action, How, Plan, Why
 from placement.plan.assess import Assessment, shape_of
 from placement.plan.choose import Scene, plan
 from placement.plan.group import Evicted, policy_mark, seat
@@ -82,6 +82,7 @@ class Loop:
         self._expected: dict[str, tuple[Action, float]] = {}  # by UID: what we did, until when we wait to see it
         self._failed: dict[tuple[str, How], Failed] = {}  # by UID and what was tried
         self._evicted: dict[str, Evicted] = {}  # by seat
+        self._released: dict[str, tuple[Why, float]] = {}  # by UID: why, and when
         self._swept = float("-inf")
 
     def run(self) -> None:
@@ -115,7 +116,7 @@ class Loop:
         made = plan(self.scene(now))
         if not self._watched.is_paused(now):
             made = replace(made, actions=(*made.actions, *self._board.left_over()))
-        made = replace(made, actions=tuple(self._possible(made.actions)))
+        made = replace(made, actions=tuple(map(self._reasoned, self._possible(made.actions))))
         planned = self._watched.timer()
         done = self._executor.perform(made) if self._watched.is_leading() else []
         self._remember(done, now)
@@ -174,6 +175,12 @@ class Loop:
             if (action.pod.uid, action.how) not in held and not self._is_expected(action.pod):
                 yield action
 
+    def _reasoned(self, action: Action) -> Action:
+        """The end of a move has the reason of its beginning. After a restart nobody knows it: pods do not carry it."""
+        known = self._released.get(action.pod.uid)
+        is_end = action.how in (How.FINISH, How.UNDO) and action.why is Why.OVER
+        return replace(action, why=known[0]) if is_end and known is not None else action
+
     def _remember(self, done: Sequence[Done], now: float) -> None:
         timer = self._watched.timer()
         for each in done:
@@ -183,6 +190,10 @@ class Loop:
                 self._failed.pop((uid, each.action.how), None)
                 if each.action.how in (How.RELEASE, How.EVICT):
                     self._begun.append(timer)
+                if each.action.how is How.RELEASE:
+                    self._released[uid] = (each.action.why, now)
+                elif each.action.how in (How.FINISH, How.UNDO):
+                    self._released.pop(uid, None)
                 if each.action.how is How.EVICT and each.action.workload is not None:
                     self._evicted[seat(each.action.workload, each.action.pod)] = self._mark(each.action, now)
                 if each.action.how is How.FINISH and each.action.to is not None:
@@ -207,6 +218,8 @@ class Loop:
             del self._expected[uid]
         for tried in [tried for tried, each in self._failed.items() if each.due + LONGEST_BLOCKED_SECONDS < timer]:
             del self._failed[tried]
+        for uid in [uid for uid, (_, at) in self._released.items() if at + REMEMBERED_SECONDS < now]:
+            del self._released[uid]
         for where in [where for where, before in self._evicted.items() if before.at + REMEMBERED_SECONDS < now]:
             del self._evicted[where]
 

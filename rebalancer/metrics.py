@@ -23,7 +23,6 @@ from rebalancer.executor import Done
 # A second series for each counter, that nobody asks for.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-MOST_WORKLOADS = 2000
 STATES = ("serving", "pending", "soft", "fallback")
 _MOVES = (How.RELEASE, How.FINISH, How.UNDO, How.EVICT, How.REPLACE, How.BURY)
 
@@ -45,7 +44,7 @@ NOTHING_LEFT = Left((), Ground({}), {})
 class Metrics:
     """The rebalancer's metrics, in a registry of their own."""
 
-    def __init__(self, board: Board, is_leading: Callable[[], bool], most_workloads: int = MOST_WORKLOADS) -> None:
+    def __init__(self, board: Board, is_leading: Callable[[], bool]) -> None:
         self.registry = CollectorRegistry()
         self._board = board
         self._left = NOTHING_LEFT
@@ -59,7 +58,7 @@ class Metrics:
         self.cache_age = Gauge(*METRICS[names.METRIC_CACHE_AGE].declared, registry=own)
         self.outage_version = Gauge(*METRICS[names.METRIC_OUTAGE_VERSION].declared, registry=own)
         Gauge(*METRICS[names.METRIC_LEADING].declared, registry=own).set_function(is_leading)
-        self.registry.register(_Workloads(lambda: self._left, is_leading, most_workloads))
+        self.registry.register(_Workloads(lambda: self._left, is_leading))
 
     def tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         """On the loop's thread, after a pass."""
@@ -85,10 +84,9 @@ class Metrics:
 class _Workloads(Collector):
     """Series that are worked out when somebody asks."""
 
-    def __init__(self, left: Callable[[], Left], is_leading: Callable[[], bool], most: int) -> None:
+    def __init__(self, left: Callable[[], Left], is_leading: Callable[[], bool]) -> None:
         self._left = left
         self._is_leading = is_leading
-        self._most = most
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         return ()
@@ -98,10 +96,12 @@ class _Workloads(Collector):
             return
         left = self._left()
         found = sorted(left.assessments, key=lambda each: each.group.workload.key)
-        yield _single(names.METRIC_WORKLOADS_LEFT_OUT, max(0, len(found) - self._most))
-        yield _single(names.METRIC_UNDER_WAY, sum(each.under_way for each in found))
-        yield from _of_workloads(found[: self._most])
-        yield from _exposures(found[: self._most], left.ground)
+        most = left.ground.configuration.metrics.workloads
+        yield _single(names.METRIC_WORKLOADS_LEFT_OUT, max(0, len(found) - most))
+        moving = (cohort for each in found if each.under_way for cohort in each.group.cohorts)
+        yield _single(names.METRIC_UNDER_WAY, sum(len(cohort.released) for cohort in moving))
+        yield from _of_workloads(found[:most])
+        yield from _exposures(found[:most], left.ground)
         yield from _nodes(left)
 
 

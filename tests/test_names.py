@@ -75,3 +75,9 @@ def test_every_setting_is_documented_with_its_name() -> None:
     """docs/policy.md lists each annotation of the parser's table."""
     text = (ROOT / "docs" / "policy.md").read_text()
     assert [setting.name for setting in SETTINGS if f"`{setting.name}`" not in text] == []
+
+
+def test_a_page_stays_with_one_replica() -> None:
+    """Replicas remember different things; a page that alternates between them would show now this, now that."""
+    services = {each["metadata"]["name"]: each for each in base() if each["kind"] == "Service"}
+    assert services[names.DASHBOARD_SERVICE]["spec"]["sessionAffinity"] == "ClientIP"

@@ -18,6 +18,7 @@ let page = null;
 let known = new Map(); // by path: what was told, and its tag
 let asked = 0;
 let heard = null; // when an answer came, and what it was worth
+let last = null; // what is shown
 let door = null; // who waits for a token: one promise for all that were refused
 
 class Refused extends Error {}
@@ -68,7 +69,7 @@ async function poll(round) {
   try {
     const data = await page.ask(get);
     if (round !== asked) return;
-    page.show(data);
+    page.show(last = data);
     main.removeAttribute("aria-busy");
     complain(null);
   } catch (error) {
@@ -117,9 +118,13 @@ export function announce(text) {
 
 // --- pages ----------------------------------------------------------------------------------------------------------
 
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
 function route() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/").map(decodeURIComponent);
+  const [name, ...rest] = path.split("/").map(decoded);
   const around = { again, announce, query: new URLSearchParams(query), get };
   if (name === "workloads" && rest.length === 3) return workload(around, ...rest);
   if (name === "workloads") return workloads(around);
@@ -129,7 +134,7 @@ function route() {
 
 function turn(event) {
   if (location.hash === "#main") return main.focus();
-  page = route();
+  [page, last] = [route(), null];
   document.title = `${page.title} · Spotweave`;
   for (const each of document.querySelectorAll("nav a")) {
     each.toggleAttribute("aria-current", each.dataset.page === page.place);
@@ -156,5 +161,6 @@ byId("theme").addEventListener("click", () => dress(THEMES[(THEMES.indexOf(docum
 dress(THEMES.includes(localStorage.getItem("spotweave-theme")) ? localStorage.getItem("spotweave-theme") : "auto");
 document.addEventListener("visibilitychange", () => document.hidden || again());
 addEventListener("hashchange", turn);
+addEventListener("resize", () => last && page.show(last));
 setInterval(tellState, 1000);
 turn();

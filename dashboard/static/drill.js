@@ -22,7 +22,7 @@ export function drill({ again, get, query }) {
   const pick = (domain) => { name.value = choices?.[`${domain}s`]?.[0] ?? ""; offer(domain); change({ domain, name: name.value }); };
   const offer = (domain) => {
     named.hidden = domain === "spot";
-    names.replaceChildren(...(choices?.[`${domain}s`] ?? []).slice(0, 500).map((value) => h("option", { value })));
+    fill(names, (choices?.[`${domain}s`] ?? []).slice(0, 500), (values) => values.map((value) => h("option", { value })));
   };
   const kinds = h("fieldset", { class: "choice" }, h("legend", {}, "What goes"), Object.entries(DOMAINS).map(([domain, text]) =>
     h("label", {}, h("input", { type: "radio", name: "domain", value: domain, checked: domain === wish.domain, onchange: () => pick(domain) }), ` ${text}`)));
@@ -37,7 +37,8 @@ export function drill({ again, get, query }) {
   return {
     title: "Drill", place: "drill", root,
     async ask() {
-      choices ??= await get("drill").then((found) => { queueMicrotask(() => offer(wish.domain)); return found; });
+      choices = await get("drill");
+      offer(wish.domain);
       const about = new URLSearchParams(wish.domain === "spot" ? { spot: 1 } : { [wish.domain]: wish.name });
       const other = wish.workload ? `drill?${new URLSearchParams({ workload: wish.workload, ratio: wish.ratio })}` : null;
       const told = (path) => get(path).catch((error) => { if (error instanceof TypeError) throw error; return { error: error.message }; });
@@ -68,7 +69,7 @@ function drawLoss(data) {
     table("What each workload would lose", [
       ["Workload", link],
       ["Loses", (each) => each.lost, "number"],
-      ["Left", (each) => each.left, "number"],
+      ["Left", (each) => each.left, "number extra"],
       ["Must serve", (each) => `${each.needed}${each.assumed ? "*" : ""}`, "number"],
       ["", (each) => verdict(!each.fallsBelow, each.fallsBelow ? `${each.needed - each.left} too few` : "enough", each.assumed), "short"],
     ], data.losses, "No workload that is opted in has a ready pod there."),
@@ -80,9 +81,9 @@ function drawLoss(data) {
 function drawRoom({ spot, onDemand, allOnDemand }) {
   const line = (fit, text) => h("li", {}, verdict(fit.fits, text), fit.fits ? "" : ` The smallest that does not fit: ${fit.leftOut}.`);
   return [
-    spot.pods > 0 && line(spot, `${count(spot.pods, "spot pod")} ${spot.fits ? "fit" : "do not all fit"} on the spot nodes that remain.`),
-    onDemand.pods > 0 && line(onDemand, `${count(onDemand.pods, "on-demand pod")} ${onDemand.fits ? "fit" : "do not all fit"} on the on-demand nodes that remain.`),
-    spot.pods > 0 && !spot.fits && line(allOnDemand, `All ${allOnDemand.pods} ${allOnDemand.fits ? "would fit" : "would not fit"} on on-demand.`),
+    spot.pods > 0 && line(spot, `${count(spot.pods, "spot pod")} ${spot.fits ? "fit" : "do not all fit"} on the spot nodes that remain, by resources.`),
+    onDemand.pods > 0 && line(onDemand, `${count(onDemand.pods, "on-demand pod")} ${onDemand.fits ? "fit" : "do not all fit"} on the on-demand nodes that remain, by resources.`),
+    spot.pods > 0 && !spot.fits && line(allOnDemand, `All ${allOnDemand.pods} ${allOnDemand.fits ? "would fit" : "would not fit"} on on-demand, by resources.`),
   ];
 }
 
@@ -98,6 +99,7 @@ function drawChange(data) {
   ];
   return [
     h("p", { class: "lead" }, `At ${data.ratio}: ${count(data.moves, "move")}. `, data.unplaced ? verdict(false, `${data.unplaced} of them have no proven place now.`) : ""),
+    ...data.mistakes.map((text) => h("p", { class: "banner warn" }, text)),
     data.blocked.length > 0 && h("p", {}, `In the way now: ${data.blocked.join("; ")}.`),
     table("Now, and with that ratio", [["", (row) => row[0]], ["Now", (row) => row[1], "number"], [`At ${data.ratio}`, (row) => row[2] ?? "too many to estimate", "number"]], rows, ""),
     h("p", { class: "quiet small" }, `An estimate: each pod goes to the emptiest node that is proven to take it; prices: ${priceSource(data.savingsAfter ?? data.savings)}.`),

@@ -21,9 +21,9 @@ export function overview({ announce }) {
     title: "Overview", place: "overview", root,
     ask: (get) => get("overview?with=pools"),
     show(seen) {
-      fill(banners, [seen.paused, seen.outages, seen.nodes.lost, seen.nodes.leaving], drawBanners);
-      fill(tiles, [seen.spotShare.spot, seen.spotShare.onDemand, seen.spotShare.wanted, seen.savings, seen.moves.nextTotal, seen.moves.skippedTotal, seen.workloads, seen.exposed.declared, seen.moves.runningTotal, seen.nodes.total, seen.nodes.spot], () => drawTiles(seen));
-      fill(line, [seen.spotShare.history, line.clientWidth || 640], drawLine);
+      fill(banners, [seen.paused, seen.outages, seen.nodes], drawBanners);
+      fill(tiles, [seen.spotShare.spot, seen.spotShare.onDemand, seen.spotShare.wanted, seen.savings, seen.moves.nextTotal, seen.moves.blockedPods, seen.workloads, seen.exposed.declared, seen.moves.runningTotal, seen.nodes.total, seen.nodes.spot], () => drawTiles(seen));
+      fill(line, [seen.spotShare.history, line.clientWidth || 640, seen.spotShare.historySource], drawLine);
       fill(losses, [seen.exposed.declared, seen.exposed.assumed], drawLosses);
       fill(exposed, seen.exposed, drawExposed);
       fill(map, seen.pools.pools, () => drawMap(seen.pools));
@@ -40,18 +40,18 @@ export function overview({ announce }) {
 const summary = (seen) => `${count(seen.exposed.declared.pool, "workload")} with a declared minimum would not survive the loss of a pool. `
   + `Spot share ${percent(seen.spotShare.share)}. ${seen.outages.length ? `${count(seen.outages.length, "outage")} noted. ` : ""}${seen.paused ? "Moves are paused." : ""}`;
 
-function drawBanners([paused, outages, lost, leaving]) {
+function drawBanners([paused, outages, { lost, lostTotal, leaving, leavingTotal }]) {
   const until = (at) => at === null ? "until somebody resumes" : ["until ", clock(at)];
   return [
-    paused && h("p", { class: "banner warn" }, h("strong", {}, "Paused "), until(paused.until), ` by ${paused.by}`, paused.reason ? `: ${paused.reason}` : ""),
+    paused && h("p", { class: "banner warn" }, h("strong", {}, "Paused "), `by ${paused.by}${paused.reason ? `: ${paused.reason}` : ""} (`, until(paused.until), ")"),
     ...outages.map((each) => h("p", { class: "banner warn" }, h("strong", {}, `${each.class} is out `),
       each.zones.length ? `in ${each.zones.join(", ")} ` : "everywhere ", "until ", clock(each.until), `, noted by ${each.by}`)),
-    lost.length > 0 && h("p", { class: "banner bad" }, h("strong", {}, `${count(lost.length, "node")} gone: `), names(lost.map((each) => each.name))),
-    leaving.length > 0 && h("p", { class: "banner" }, h("strong", {}, `${count(leaving.length, "node")} leaving: `), names(leaving)),
+    lost.length > 0 && h("p", { class: "banner bad" }, h("strong", {}, `${count(lostTotal, "node")} gone: `), names(lost.map((each) => each.name), lostTotal)),
+    leaving.length > 0 && h("p", { class: "banner" }, h("strong", {}, `${count(leavingTotal, "node")} leaving: `), names(leaving, leavingTotal)),
   ];
 }
 
-const names = (all) => all.slice(0, 8).join(", ") + (all.length > 8 ? ` and ${all.length - 8} more` : "");
+const names = (some, total) => some.slice(0, 8).join(", ") + (total > 8 ? ` and ${whole(total - 8)} more` : "");
 
 function drawTiles({ spotShare, savings, workloads, exposed, moves, nodes }) {
   const serving = spotShare.spot + spotShare.onDemand;
@@ -62,7 +62,7 @@ function drawTiles({ spotShare, savings, workloads, exposed, moves, nodes }) {
     tile("Saved", percent(savings.share), `of the on-demand price; ${priceSource(savings)}`),
     tile("Mixes as wanted", `${whole(workloads.exact)} of ${whole(workloads.total)}`, extras(workloads)),
     tile("Not safe from a pool's loss", whole(worst), worst ? "with a declared minimum" : "of those with a declared minimum", worst ? "bad" : "good"),
-    tile("Moves under way", moves.runningTotal, `${moves.nextTotal} next, ${moves.skippedTotal} blocked`),
+    tile("Moves under way", moves.runningTotal, `${whole(moves.nextTotal)} next, ${count(moves.blockedPods, "pod")} blocked`),
     tile("Nodes", nodes.total, `${nodes.spot} spot, ${nodes.total - nodes.spot} on-demand`),
   ];
 }
@@ -83,7 +83,9 @@ const tile = (title, value, detail, kind = "") => h("div", { class: `tile ${kind
 
 const HEIGHT = 190, LEFT = 50, BOTTOM = 22, TOP = 8, RIGHT = 12;
 
-function drawLine([points, WIDTH]) {
+const SOURCES = { prometheus: "From Prometheus.", memory: "From this replica's memory, since it started." };
+
+function drawLine([points, WIDTH, source]) {
   if (!points.length) return h("p", { class: "quiet" }, "No pod has served yet.");
   const [from, to] = [points[0][0], Math.max(points.at(-1)[0], points[0][0] + 60)];
   const x = (at) => LEFT + (at - from) / (to - from) * (WIDTH - LEFT - RIGHT);
@@ -110,7 +112,7 @@ function drawLine([points, WIDTH]) {
     cross.setAttribute("visibility", "visible");
     told.textContent = `${moment(near[0])}: ${percent(near[1])} on spot`;
   });
-  return [svg, told];
+  return [svg, told, h("p", { class: "quiet small" }, SOURCES[source])];
 }
 
 const moment = (at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
@@ -118,12 +120,12 @@ const moment = (at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-dig
 // --- exposure -------------------------------------------------------------------------------------------------------
 
 function drawLosses([declared, assumed]) {
-  const cell = (number, domain) => number ? h("a", { href: `#/workloads?only=${domain}` }, String(number)) : "0";
+  const cell = (number, domain, minimum) => number ? h("a", { href: `#/workloads?only=${domain}&minimum=${minimum}` }, whole(number)) : "0";
   return [
     table("Workloads that would not survive a loss", [
       ["Loss of", ([domain, text]) => text],
-      ["declared", ([domain]) => h("span", { class: declared[domain] ? "bad" : "quiet" }, cell(declared[domain], domain)), "number"],
-      ["assumed", ([domain]) => cell(assumed[domain], domain), "number"],
+      ["declared", ([domain]) => h("span", { class: declared[domain] ? "bad" : "quiet" }, cell(declared[domain], domain, "declared")), "number"],
+      ["assumed", ([domain]) => cell(assumed[domain], domain, "assumed"), "number"],
     ], Object.entries(LOSSES), ""),
     h("p", { class: "quiet small" }, "Workloads, by whether somebody declared how many must serve (min-available or a PodDisruptionBudget) or it is assumed from the rollout."),
   ];
@@ -162,7 +164,15 @@ function drawPool(pool) {
     pool.class === "spot" ? h("a", { href: `#/drill?pool=${encodeURIComponent(`${pool.zone}/${pool.instanceType}`)}`, title: "Drill: what if it went?" }, title) : title,
     h("ul", { class: "squares" }, drawn.map(drawNode)),
     pool.count > drawn.length && h("span", { class: "quiet small" }, `and ${pool.count - drawn.length} more`),
-    pool.leaving > 0 && h("span", { class: "small bad" }, `${pool.leaving} leaving`));
+    pool.leaving > 0 && h("span", { class: "small bad" }, `${pool.leaving} leaving `),
+    age(pool) && h("span", { class: "quiet small" }, age(pool)));
+}
+
+// In whole hours, so that what is drawn does not change all the time.
+function age({ nodes }) {
+  const created = nodes.map((each) => each.created).filter(Boolean);
+  const hours = created.length ? Math.floor((Date.now() / 1000 - Math.min(...created)) / 3600) : 0;
+  return hours ? `oldest ${ago(hours * 3600)}` : "";
 }
 
 function drawNode(node) {

@@ -6,6 +6,7 @@ const ROWS = 100;
 const FILTERS = [["", "all"], ["exposed", "exposed to any loss"], ["declared", "exposed, with a declared minimum"], ["node", "not safe from a node's loss"],
   ["pool", "not safe from a pool's loss"], ["zone", "not safe from a zone's loss"], ["spot", "not safe from the loss of all spot"],
   ["differs", "mix not as wanted"], ["moving", "moves under way or wished"], ["soft", "with soft pods"], ["mistakes", "with mistakes"]];
+const MINIMA = [["", "any"], ["declared", "declared"], ["assumed", "assumed"]];
 const DOMAINS = ["node", "pool", "zone", "spot"];
 const COLUMNS = [
   ["name", "Workload", "", (each) => [link(each), each.kind === "StatefulSet" ? h("span", { class: "quiet small" }, " sts") : ""]],
@@ -36,7 +37,7 @@ function drawSurvives({ exposure }) {
 }
 
 export function workloads({ again, announce, query }) {
-  const wish = { q: query.get("q") ?? "", only: query.get("only") ?? "", sort: query.get("sort") ?? "name", order: query.get("order") ?? "asc", offset: 0 };
+  const wish = { q: query.get("q") ?? "", only: query.get("only") ?? "", minimum: query.get("minimum") ?? "", sort: query.get("sort") ?? "name", order: query.get("order") ?? "asc", offset: 0 };
   let waiting = null, matching = 0;
   const change = (what) => {
     Object.assign(wish, { offset: 0 }, what);
@@ -48,6 +49,8 @@ export function workloads({ again, announce, query }) {
     oninput: () => { clearTimeout(waiting); waiting = setTimeout(() => change({ q: search.value }), 200); } });
   const only = h("select", { id: "only", onchange: () => change({ only: only.value }) },
     FILTERS.map(([value, text]) => h("option", { value, selected: value === wish.only }, text)));
+  const minimum = h("select", { id: "minimum", onchange: () => change({ minimum: minimum.value }) },
+    MINIMA.map(([value, text]) => h("option", { value, selected: value === wish.minimum }, text)));
   const heads = COLUMNS.map(([key, title, kind, , note]) => h("th", { scope: "col", class: kind },
     h("button", { type: "button", class: "sort", title: note, "data-key": key, onclick: () => change({ sort: key, order: wish.sort === key && wish.order === "asc" ? "desc" : "asc" }) }, title)));
   const body = h("tbody", {}), found = h("p", { class: "quiet", role: "status" });
@@ -59,13 +62,14 @@ export function workloads({ again, announce, query }) {
       h("thead", {}, h("tr", {}, heads)), body));
   const root = h("div", {}, h("h1", {}, "Workloads"),
     h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
-      h("label", { for: "q" }, "Filter"), search, h("label", { for: "only" }, "Show"), only, found),
+      h("label", { for: "q" }, "Filter"), search, h("label", { for: "only" }, "Show"), only, h("label", { for: "minimum" }, "Minimum"), minimum, found),
     h("div", { class: "card" }, region, pages));
   return {
     title: "Workloads", place: "workloads", root,
     ask: (get) => get(`workloads?${new URLSearchParams({ ...wish, limit: ROWS })}`),
     show(data) {
       matching = data.matching;
+      if (data.offset && data.offset >= matching) return step(0); // the list has shrunk: its last page
       COLUMNS.forEach(([key], index) => heads[index].setAttribute("aria-sort", key === wish.sort ? (wish.order === "desc" ? "descending" : "ascending") : "none"));
       fill(body, [data.workloads, Math.floor(Date.now() / 30000)], ([rows]) => rows.length ? rows.map(drawRow) : h("tr", {}, h("td", { colspan: COLUMNS.length, class: "quiet" }, empty(data))));
       const last = Math.min(data.offset + ROWS, matching);

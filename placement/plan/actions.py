@@ -36,7 +36,7 @@ class Why(StrEnum):
     RATIO = "wrong-class"  # the class of its slot is another one
     RETURN = "return"  # it was admitted soft
     BALANCE = "balance"  # too many in one pool
-    OVER = "over"  # what a move left: its workload is gone or opted out
+    OVER = "over"  # what a move left: its workload is gone or opted out, or whoever knew why was started anew
 
     @property
     def rank(self) -> int:

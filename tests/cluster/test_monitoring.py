@@ -13,6 +13,7 @@ import pytest
 
 from cli.metrics import MONITORING, ROOT
 from cli.run import Installed, running
+from dashboard.archive import Archive, checked_url
 from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
@@ -24,7 +25,7 @@ from tests.monitoring.prometheus import Prometheus, scraping
 pytestmark = [pytest.mark.cluster, pytest.mark.prometheus]
 
 CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s}\n"
-SHARE = "cluster:spotweave_spot_share:ratio"
+SHARE = names.RULE_SPOT_SHARE
 FAIL_OPEN = f'apiserver_admission_webhook_fail_open_count{{name="{names.WEBHOOK_ENTRY}"'
 
 
@@ -132,6 +133,19 @@ def test_numbers_are_those_that_pods_and_nodes_tell(scene: Scene) -> None:
     assert ask.one('spotweave_workload_headroom{name="web",assumed="false"}') == 2
     assert ask.one('sum(spotweave_blocked_pods{reason="plan-only"})') > 0
     assert ask.one("sum(spotweave_nodes)") == len(nodes)
+
+
+def test_the_dashboard_reads_the_share_of_the_last_day(scene: Scene) -> None:
+    """As `--prometheus-url` makes it: what Prometheus says now is between the lowest and the highest of late."""
+    archive = Archive(checked_url(scene.prometheus.url))
+
+    def is_read() -> bool:
+        archive.fetch()
+        points = archive.points() or []
+        latest = [share for at, share in points if at == points[-1][0]]  # the lowest and the highest of two minutes
+        return bool(latest) and min(latest) - 1e-3 < scene.prometheus.one(SHARE) < max(latest) + 1e-3
+
+    wait_for("the share over time", is_read)
 
 
 def _nodes(world: World) -> dict[str, dict[str, Any]]:

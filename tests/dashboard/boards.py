@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ class Shown:
         for budget in seen.budgets:
             self.board.observe(None, budget)
 
-    def passes(self, done: Iterable[tuple[Action, Outcome | None]] = ()) -> Plan:
+    def passes(self, done: Sequence[tuple[Action, Outcome | None]] = ()) -> Plan:
         """One pass of the loop, as the rebalancer makes it."""
         self.board.drain()
         self.board.refresh(self.now)

@@ -78,8 +78,9 @@ class Tab:
         return str(self.evaluate("document.body?.innerText"))
 
     def press(self, key: str) -> None:
+        text = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key], **text)
 
     def types(self, text: str) -> None:
         """Into whatever has the focus."""

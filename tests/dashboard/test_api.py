@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from urllib.parse import quote
 
 import pytest
 
 from cli.status import as_json
 from placement import names
-from placement.configuration import Configuration
+from placement.configuration import Configuration, NamespaceLimit
 from placement.drill import drill
 from placement.model import Class, Snapshot
 from placement.outage import Outage, Outages
 from placement.outcome import Outcome
 from placement.pause import Pause
 from placement.plan.actions import Action, How, Why
+from placement.policy import Limit
 from placement.status import statuses
+from rebalancer.board import Board
 from tests.dashboard.boards import NODES, SHOP, Shown, cordoned, deployment, shown, snapshot
 from tests.placement.plans import NOW
 
@@ -226,6 +229,83 @@ def test_moves_that_are_under_way_are_told() -> None:
     pods[1] = replace(pods[1], owner=None, annotations=mark)
     answer = shown(snapshot((workload, replica_set, pods))).get("overview")["moves"]
     assert (answer["runningTotal"], answer["running"][0]["pod"]) == (1, "web-1")
+
+
+def test_notes_are_no_moves() -> None:
+    """Pods that admission missed get their slots by annotation: nothing moves for that, and nothing is said to."""
+    workload, replica_set, pods = deployment("web", ("od-a", "spot-a", "spot-b"))
+    pods = [replace(each, annotations={}, labels={"app": "web"}) for each in pods]
+    page = shown(snapshot((workload, replica_set, pods)))
+    moves = page.get("overview")["moves"]
+    assert (moves["notes"], moves["nextTotal"], moves["next"]) == (3, 0, [])
+    assert page.get("workloads/shop/Deployment/web")["next"] == []
+
+
+def test_blocked_pods_are_counted_as_pods() -> None:
+    """Four pods of one workload wait for one thing: four, as the list says, and not one."""
+    seen = snapshot(deployment("web", ["spot-a"] * 4, spot_ratio="0"))
+    moves = shown(seen, pause=Pause(NOW, None, "alice", "")).get("overview")["moves"]
+    assert moves["blockedPods"] == sum(each["pods"] for each in moves["blocked"]) == 4
+
+
+def test_the_last_move_is_remembered_where_no_pod_tells_it() -> None:
+    """An eviction leaves no note on any pod; a move that failed is none."""
+    page = shown()
+    web, one = (next(each for each in SHOP.workloads if each.name == name) for name in ("web", "one"))
+    page.now += 60
+    page.passes(
+        [
+            (Action(How.EVICT, Why.RATIO, web, SHOP.pods[0]), Outcome.DONE),
+            (Action(How.EVICT, Why.RATIO, one, SHOP.pods[-1]), Outcome.BLOCKED),
+        ]
+    )
+    moved = {each["name"]: each["lastMove"] for each in page.get("workloads?sort=lastMove&order=desc")["workloads"]}
+    assert list(moved.items()) == [("web", page.now), ("one", None)]
+
+
+def test_the_end_of_a_move_has_a_reason_only_if_it_is_known() -> None:
+    """ "over" says nothing to anybody."""
+    page = shown()
+    web = SHOP.workloads[0]
+    page.now += 60
+    page.passes(
+        [
+            (Action(How.FINISH, Why.OVER, web, SHOP.pods[0], to=Class.SPOT), Outcome.DONE),
+            (Action(How.FINISH, Why.LEAVING, web, SHOP.pods[1], to=Class.SPOT), Outcome.DONE),
+        ]
+    )
+    assert [each["text"] for each in page.get("overview")["events"]] == [
+        "moved web-1 to spot: its replacement serves (node-leaving)",
+        "moved web-0 to spot: its replacement serves",
+    ]
+
+
+def test_counts_lead_to_just_those_workloads() -> None:
+    """Declared and assumed minima apart, as the overview counts them."""
+    page = shown()
+    exposed = page.get("overview")["exposed"]
+    for minimum in ("declared", "assumed"):
+        for domain, count in exposed[minimum].items():
+            assert page.get(f"workloads?only={domain}&minimum={minimum}")["matching"] == count
+    assert "declared" in page.get("workloads?minimum=none", 400)["error"]
+
+
+def test_lists_that_are_cut_say_how_many_there_are() -> None:
+    """120 nodes leave: fifty names, and the number."""
+    leaving = [replace(cordoned("spot-a"), name=f"spot-{number}") for number in range(120)]
+    nodes = shown(snapshot(nodes=leaving)).get("overview")["nodes"]
+    assert (len(nodes["leaving"]), nodes["leavingTotal"], nodes["lostTotal"]) == (50, 120, 0)
+
+
+def test_a_limit_that_takes_a_ratio_back_is_told() -> None:
+    """The platform team allows half: asking for more is answered with that, and with why."""
+    configuration = Configuration(limits=(NamespaceLimit(Limit(Fraction(1, 2), None)),))
+    page = shown(board=Board(configuration))
+    answer = page.get(f"drill?workload=shop/Deployment/web&ratio={quote('90%')}")
+    assert answer["wanted"]["spot"] == 5
+    assert len(answer["mistakes"]) == 1
+    assert "50%" in answer["mistakes"][0]
+    assert page.get(f"drill?workload=shop/Deployment/web&ratio={quote('40%')}")["mistakes"] == []
 
 
 def test_thousands_of_workloads_cost_what_has_changed() -> None:

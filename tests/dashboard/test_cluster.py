@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from tests.cluster.watcher import Watcher, watching
 from tests.cluster.world import World, wait_for, workload
 from tests.clusterfixtures import FAST_CONTROLLERS
 from tests.dashboard.browser import PHONE, Tab, browsing
+from tests.monitoring.exposed import values
 
 pytestmark = [pytest.mark.cluster, pytest.mark.browser]
 
@@ -64,17 +65,45 @@ class Scene:
         """Nothing is under way, and the page tells what the command line tells."""
         answer = self.get("overview")
         told = self.get("workloads")["workloads"]
-        rests = not answer["moves"]["runningTotal"] and not answer["moves"]["nextTotal"]
+        rests = not any(answer["moves"][key] for key in ("runningTotal", "nextTotal", "notes"))
         return rests and answer["workloads"]["exact"] == len(SHOP) and same(told, self.status())
+
+    def nodes(self) -> dict[str, dict[str, str]]:
+        """The labels of each node."""
+        found = self.world.client.get_json("/api/v1/nodes")["items"]
+        return {each["metadata"]["name"]: each["metadata"]["labels"] for each in found}
 
     def counted(self) -> dict[str, Counter[str]]:
         """Ready pods of each workload by the class of their node, from nothing but pods and nodes."""
-        nodes = self.world.client.get_json("/api/v1/nodes")["items"]
-        classes = {each["metadata"]["name"]: each["metadata"]["labels"].get(NODE_CLASS, "on-demand") for each in nodes}
-        return {
-            name: Counter(classes[pod["spec"]["nodeName"]] for pod in self.world.pods(name) if is_ready(pod))
-            for name in SHOP
-        }
+        nodes = self.nodes()
+        return {name: Counter(of(nodes[node]) for node in self.serving(name)) for name in SHOP}
+
+    def blasts(self) -> dict[str, dict[str, int]]:
+        """The most ready pods of each workload on one node, in one spot pool, in one zone, on spot: by the same."""
+        nodes = self.nodes()
+        return {name: blast_radius([nodes[node] for node in self.serving(name)]) for name in SHOP}
+
+    def serving(self, name: str) -> list[str]:
+        """The node of each ready pod."""
+        return [pod["spec"]["nodeName"] for pod in self.world.pods(name) if is_ready(pod)]
+
+
+def of(node: dict[str, str]) -> str:
+    return node.get(NODE_CLASS, "on-demand")
+
+
+def blast_radius(nodes: list[dict[str, str]]) -> dict[str, int]:
+    spot = [node for node in nodes if of(node) == "spot"]
+    return {
+        "node": most(node[names.HOSTNAME] for node in nodes),
+        "pool": most((node[names.ZONE], node[names.INSTANCE_TYPE]) for node in spot),
+        "zone": most(node[names.ZONE] for node in nodes),
+        "spot": len(spot),
+    }
+
+
+def most(found: Iterable[object]) -> int:
+    return max(Counter(found).values(), default=0)
 
 
 def is_ready(pod: dict[str, Any]) -> bool:
@@ -115,21 +144,56 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         client.close()
 
 
+NEEDED = {"web": 8, "cart": 5, "search": 9, "billing": 1}  # declared, or n less 25 % rounded down, as rollouts have it
+
+
 def test_share_and_exposure_are_the_same_wherever_they_are_told(scene: Scene) -> None:
     """On the page, in the API, in /metrics, in `status -o json`, and counted from pods and nodes."""
     told, counted = {each["name"]: each for each in scene.get("workloads")["workloads"]}, scene.counted()
     assert {each["name"]: each for each in scene.status()}.keys() == told.keys() == SHOP.keys()
-    metrics = scene.installed.metrics("rebalancer-0")
+    metrics, blasts = scene.installed.metrics("rebalancer-0"), scene.blasts()
+    scene.tab.open(f"{scene.url}#/workloads")
+    scene.tab.shows("1–4 of 4")
     for name, each in told.items():
-        assert each["actual"] == {"spot": counted[name]["spot"], "onDemand": counted[name]["on-demand"]}
-        for domain, replicas in each["exposure"]["blastRadius"].items():
-            labels = f'domain="{domain}",kind="Deployment",name="{name}",namespace="shop"'
-            assert f"{names.METRIC_BLAST_RADIUS}{{{labels}}} {float(replicas)}" in metrics
+        spot, on_demand = counted[name]["spot"], counted[name]["on-demand"]
+        headroom = spot + on_demand - NEEDED[name]
+        survived = {domain: lost <= headroom for domain, lost in blasts[name].items()}
+        assert each["actual"] == {"spot": spot, "onDemand": on_demand}
+        assert each["exposure"]["blastRadius"] == blasts[name]
+        assert (each["exposure"]["headroom"], each["exposure"]["survives"]) == (headroom, survived)
+        labels = {"namespace": "shop", "kind": "Deployment", "name": name}
+        for domain, replicas in blasts[name].items():
+            assert value(metrics, names.METRIC_BLAST_RADIUS, **labels, domain=domain) == replicas
+            assert value(metrics, names.METRIC_SURVIVES, **labels, domain=domain) == survived[domain]
+        assert value(metrics, names.METRIC_SPOT_SHARE, **labels) == spot / (spot + on_demand)
+        row = cells(scene.tab, name)
+        assert row["actual"] == f"{spot} + {on_demand}"
+        assert row["headroom"].removesuffix("*") == str(headroom).replace("-", "−")
+        for domain, replicas in blasts[name].items():
+            assert row[domain].split("!")[0] == str(replicas)
+            assert ("!" not in row[domain]) is survived[domain]
     share = scene.get("overview")["spotShare"]
     spot, serving = sum(each["spot"] for each in counted.values()), sum(each.total() for each in counted.values())
     assert (share["spot"], share["share"]) == (spot, round(spot / serving, 4))
+    scene.tab.open(scene.url)
     scene.tab.shows(f"{spot} of {serving} serving pods")
     scene.tab.shows(f"{round(100 * spot / serving)} %")
+
+
+def value(metrics: str, metric: str, **labels: str) -> float:
+    """Of one series."""
+    return values(metrics, metric)[frozenset(labels.items())]
+
+
+def cells(tab: Tab, name: str) -> dict[str, str]:
+    """What the table of workloads shows of one, by the key of the column."""
+    found: dict[str, str] = tab.evaluate(
+        "(() => { const keys = [...document.querySelectorAll('thead [data-key]')].map((each) => each.dataset.key);"
+        "const row = [...document.querySelectorAll('tbody tr')]"
+        f".find((each) => each.innerText.includes('shop/{name}'));"
+        "return Object.fromEntries([...row.children].map((each, index) => [keys[index], each.innerText.trim()])); })()"
+    )
+    return found
 
 
 def test_it_is_seen_light_dark_and_on_a_phone(scene: Scene) -> None:
@@ -148,6 +212,8 @@ def test_it_is_seen_light_dark_and_on_a_phone(scene: Scene) -> None:
         tab.looks("dark")
         tab.screenshot(f"{page}-dark")
         tab.looks("light", PHONE)
+        fits = "[...document.querySelectorAll('svg.line')].every((each) => each.viewBox.baseVal.width < 390)"
+        tab.waits(f"innerWidth === 390 && {fits}")
         tab.screenshot(f"{page}-phone")
     assert tab.complaints == []
 

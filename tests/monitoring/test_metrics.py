@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cli.metrics import ROOT, generated
 from placement import names
-from placement.configuration import Configuration
+from placement.configuration import Configuration, Series
 from placement.decide import Reason
 from placement.metrics import METRICS, Type
 from placement.model import Class
 from placement.outage import Outage
+from placement.plan.actions import Plan
 from rebalancer.board import Board
 from rebalancer.metrics import Metrics as RebalancerMetrics
+from tests.dashboard.boards import deployment, shown, snapshot
 from tests.monitoring.exposed import differences, families, of_leader, values
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import Cluster
@@ -122,6 +125,35 @@ def test_a_scrape_in_the_middle_of_a_pass_tells_what_the_last_one_left() -> None
     rebalancer.board.refresh(cluster.now)
     metrics.tell(rebalancer.plan, [], 0.01, 0.02)
     assert sum(values(metrics.text().decode(), names.METRIC_BLAST_RADIUS).values()) == 0
+
+
+def test_one_workload_more_than_configured_is_left_out_and_counted() -> None:
+    """The last in the order of namespace and name."""
+    cap = 5
+    seen = snapshot(*(deployment(f"w{number}", ("od-a", "spot-a")) for number in range(cap + 1)))
+    page = shown(seen, board=Board(Configuration(metrics=Series(cap))))
+    metrics = RebalancerMetrics(page.board, lambda: True)
+    metrics.tell(Plan(), [], 0.01, 0.02)
+    text = metrics.text().decode()
+    for name in (names.METRIC_WORKLOAD_PODS, names.METRIC_BLAST_RADIUS, names.METRIC_SPOT_SHARE, names.METRIC_FLOOR):
+        assert {dict(labels)["name"] for labels in values(text, name)} == {f"w{number}" for number in range(cap)}
+    assert values(text, names.METRIC_WORKLOADS_LEFT_OUT) == {frozenset(): 1.0}
+
+
+def test_moves_under_way_are_released_pods() -> None:
+    """A pod that goes because its workload is scaled down is no move."""
+    cluster, rebalancer = shop()
+    web = next(iter(cluster.workloads))
+    cluster.annotate(web, spot_ratio="30%")
+    cluster.run_until(lambda: rebalancer.count("release") > 0)
+    released = sum(names.RELEASED in pod.annotations for pod in cluster.pods)
+    rebalancer.act()
+    assert values(told(cluster, rebalancer), names.METRIC_UNDER_WAY) == {frozenset(): released}
+    for pod in [pod for pod in cluster.pods if names.RELEASED not in pod.annotations]:
+        rebalancer.board.observe(pod, replace(pod, terminating=True))
+    rebalancer.board.drain()
+    rebalancer.board.refresh(cluster.now)
+    assert values(told(cluster, rebalancer), names.METRIC_UNDER_WAY) == {frozenset(): released}
 
 
 def test_soft_pods_count_as_fallen_back_only_on_the_other_class() -> None:

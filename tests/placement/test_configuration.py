@@ -18,6 +18,7 @@ from placement.configuration import (
     NamespaceLimit,
     PriceSources,
     PriorityRoles,
+    Series,
     parse_configuration,
 )
 from placement.model import NodeRequirement
@@ -67,6 +68,8 @@ VALID: dict[str, tuple[str, Configuration]] = {
         "defaults: {rebalance: off}",
         replace(BUILT_IN, defaults={names.REBALANCE: "off"}),
     ),
+    "series of so many workloads": ("metrics: {workloads: 5000}", replace(BUILT_IN, metrics=Series(5000))),
+    "series of none": ("metrics: {workloads: 0}", replace(BUILT_IN, metrics=Series(0))),
     "limits for all": (
         "limits: [{maxSpotRatio: 50%, minOnDemand: 2}]",
         replace(BUILT_IN, limits=(NamespaceLimit(Limit(Fraction(1, 2), 2)),)),
@@ -120,6 +123,8 @@ def test_a_configuration_is_read(text: str, expected: Configuration) -> None:
 
 MISTAKES: dict[str, tuple[str, list[str]]] = {
     "not a mapping": ("[classes]", ["the configuration"]),
+    "series of fewer than none": ("metrics: {workloads: -1}", ["metrics.workloads"]),
+    "series of yes workloads": ("metrics: {workloads: yes, all: 3}", ["metrics", "metrics.workloads"]),
     "an unknown section": ("{class: [default], 3: x}", ["the configuration", "the configuration"]),
     "classes are a list": ("classes: default", ["classes"]),
     "an unknown preset": ("classes: [default, azure]", ["classes[1]"]),

@@ -8,6 +8,7 @@ from typing import Any
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Needs, Node, Pod, Sign
+from placement.plan.actions import How, Why
 from rebalancer.board import Board
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import Cluster
@@ -94,3 +95,24 @@ def test_only_the_clouds_word_about_a_node_and_karpenters_finalizer_are_proof() 
     assert not lost_with(deleting=True)
     assert lost_with(deleting=True, outlives_machine=True)
     assert lost_with(unschedulable=True)
+
+
+def test_the_end_of_a_move_has_the_reason_of_its_beginning() -> None:
+    """For as long as one rebalancer remembers it; whoever takes over in between says that it is over, no more."""
+    for is_killed in (False, True):
+        cluster = small()
+        rebalancer = Rebalancer(cluster)
+        cluster.run(60)
+        cluster.annotate(cluster.workloads[0], spot_ratio="0%")
+        cluster.run_until(lambda it=rebalancer: it.count("release") > 0)  # type: ignore[misc]
+        if is_killed:
+            rebalancer.kill()
+        cluster.run(120)
+        ends = {
+            (each.action.how, each.action.why)
+            for _, _, done in rebalancer.passes
+            for each in done
+            if each.action.how in (How.FINISH, How.UNDO)
+        }
+        assert (How.FINISH, Why.RATIO) in ends or is_killed
+        assert ((How.FINISH, Why.OVER) in ends) is is_killed
