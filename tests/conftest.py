@@ -13,12 +13,13 @@ from hypothesis import HealthCheck, settings
 from localcluster.errors import ClusterError
 from localcluster.programs import chosen_kubernetes, get_programs
 from localcluster.progress import Progress
+from tests.examples import TIMES
 
 pytest_plugins = ["tests.clusterfixtures"]
 
 SLOW = [HealthCheck.too_slow]  # machines are noisy; how long an example takes says nothing
 settings.register_profile("check", derandomize=True, deadline=None, suppress_health_check=SLOW)
-settings.register_profile("soak", deadline=None, max_examples=5_000, suppress_health_check=SLOW)
+settings.register_profile("soak", deadline=None, max_examples=100 * TIMES, suppress_health_check=SLOW)
 settings.load_profile("soak" if os.environ.get("SPOTWEAVE_SOAK") else "check")
 
 MISSING = pytest.StashKey[dict[str, str]]()  # what is missing on this machine, and what to do about it

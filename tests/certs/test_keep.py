@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from certs import publish
@@ -24,6 +24,7 @@ from placement import names
 from tests.certs.fakeapi import FakeApi
 from tests.certs.garble import garbled
 from tests.certs.test_publish import BUNDLE, NOW, configuration, secret
+from tests.examples import examples
 from webhook.peers import HttpsLines
 from webhook.server import Identity
 
@@ -405,7 +406,7 @@ OVERWRITTEN: dict[str, Callable[[Fleet], None]] = {"bytes inside the caBundle ar
 ODD = pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")  # a garbled one is odd
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.data(), st.integers(1, 3))
 def test_no_call_fails_in_rotations(data: st.DataObject, replicas: int) -> None:
     """Replicas race, crash at any call and have clocks that are 20 minutes off; API servers are seconds behind.
@@ -417,7 +418,7 @@ def test_no_call_fails_in_rotations(data: st.DataObject, replicas: int) -> None:
 
 
 @ODD
-@settings(max_examples=15)
+@examples(15)
 @given(st.data(), st.integers(1, 3))
 def test_no_call_fails_when_the_secret_is_lost(data: st.DataObject, replicas: int) -> None:
     """The same, in any state of a rotation, as long as replicas live that remember it."""
@@ -425,7 +426,7 @@ def test_no_call_fails_when_the_secret_is_lost(data: st.DataObject, replicas: in
 
 
 @ODD
-@settings(max_examples=15)
+@examples(15)
 @given(st.data(), st.integers(1, 3))
 def test_all_comes_to_rest_when_the_secret_is_lost_and_replicas_crash(data: st.DataObject, replicas: int) -> None:
     """What nobody remembers is issued anew, which costs calls; but it never stays broken."""
@@ -433,7 +434,7 @@ def test_all_comes_to_rest_when_the_secret_is_lost_and_replicas_crash(data: st.D
 
 
 @ODD
-@settings(max_examples=40)
+@examples(40)
 @given(st.data(), st.sets(st.sampled_from(sorted(publish.KEYS)), min_size=1), st.booleans(), st.booleans())
 def test_whatever_bytes_are_garbled_a_good_certificate_is_served(
     data: st.DataObject, parts: set[str], in_rotation: bool, remembers: bool

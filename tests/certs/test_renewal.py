@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.authority import CA_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Issued, issue, new_authority
@@ -35,6 +35,7 @@ from certs.renewal import (
 )
 from cli.certs import described
 from tests.certs.garble import garbled
+from tests.examples import examples
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 HOSTS = ("spotweave-webhook.spotweave-system.svc",)
@@ -236,7 +237,7 @@ FLIPS = st.lists(st.sampled_from(["trusted", "authority_key", "next_key", "leaf"
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")  # a garbled one is odd
-@settings(max_examples=400)
+@examples(400)
 @given(st.sampled_from([FRESH, BEGUN, SWITCHED]), FLIPS, st.booleans(), st.booleans(), st.integers(0, 2**32))
 def test_no_byte_of_the_der_stops_a_pass(
     held: Bundle, parts: list[str], remembers: bool, is_published: bool, seed: int

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.main import main
-from cli.run import Installed, running
+from cli.run import Installed, Process, running, wait_until_ready
 from kube.client import connect
 from kube.configmaps import read_outages
 from kube.membership import PATH as LEASES
@@ -48,14 +48,19 @@ def outage(world: World, action: str, *options: str) -> None:
 
 
 def versions(world: World, installed: Installed) -> set[int]:
-    """The version of the outages that each webhook shows: as metric and in its Lease."""
-    shown = set()
-    for each in installed.processes:
-        with urllib.request.urlopen(f"{each.url}/metrics") as answer:
-            lines = answer.read().decode().splitlines()
-        shown |= {int(float(line.split()[1])) for line in lines if line.startswith(f"{names.METRIC_OUTAGE_VERSION} ")}
-    leases = world.client.get_json(LEASES)["items"]
-    return shown | {int(lease["metadata"]["annotations"][names.OUTAGE_VERSION]) for lease in leases}
+    """The version of the outages that each webhook shows: as metric and in its Lease, both for all that run."""
+    metrics = [shown_version(each) for each in installed.processes if each.process.poll() is None]
+    leases = [lease["metadata"]["annotations"] for lease in world.client.get_json(LEASES)["items"]]
+    if len(leases) != len(metrics):
+        return {-1}  # one has not introduced itself yet, or has left
+    return {*metrics, *(int(lease[names.OUTAGE_VERSION]) for lease in leases)}
+
+
+def shown_version(webhook: Process) -> int:
+    with urllib.request.urlopen(f"{webhook.url}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    (line,) = [line for line in lines if line.startswith(f"{names.METRIC_OUTAGE_VERSION} ")]
+    return int(float(line.split()[1]))
 
 
 def test_an_outage_of_spot_makes_spot_pods_soft_until_it_is_cleared(scene: Scene) -> None:
@@ -74,6 +79,26 @@ def test_an_outage_of_spot_makes_spot_pods_soft_until_it_is_cleared(scene: Scene
     status = world.rest("web")
     assert is_exact(status, 7, 3)
     assert status.soft == 0
+    world.delete("Deployment", "web")
+
+
+def test_an_outage_survives_the_restart_of_every_webhook(scene: Scene) -> None:
+    """The new ones show the version before their first decision, and admit spot pods softly as the old ones did."""
+    world, installed = scene
+    (before,) = versions(world, installed)
+    outage(world, "set", "--for", "10m")
+    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 1})
+    old = [each for each in installed.processes if each.process.poll() is None]
+    wait_until_ready([installed.add() for _ in old])
+    for each in old:
+        each.process.terminate()
+        assert each.process.wait(30) == 0
+    wait_for("the new webhooks to be alone", lambda: versions(world, installed) == {before + 1})
+    world.create(workload("Deployment", "web", 10))
+    status = world.rest("web")
+    assert (status.actual, status.soft, status.missed) == (Mix(7, 3), 7, ())
+    outage(world, "clear")
+    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 2})
     world.delete("Deployment", "web")
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -14,6 +14,7 @@ from kube.store import Store
 from placement import names
 from placement.model import Class, Key, Owner, Pod
 from placement.slots import Mix, Slots
+from tests.examples import examples
 
 SEVENTY = Slots(Fraction(7, 10), 1)
 OWNER = Owner("ReplicaSet", "web-abc", "rs")
@@ -375,6 +376,4 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.__doc__ = "Whatever the history, with one process live pods' slots are 0…n−1, so the mix is exact."
-TestHistories.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestHistories.settings = settings(examples(40), stateful_step_count=25)

@@ -2,13 +2,13 @@
 
 from fractions import Fraction
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from placement.slots import Slots
+from tests.examples import examples
 
-few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-many = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = examples(40)
+many = examples(150)
 
 ratios = st.one_of(
     st.fractions(min_value=0, max_value=1, max_denominator=1000),

@@ -1,73 +1,42 @@
 """Whatever a review looks like: a correct answer, a patch that applies, and fields that we do not know survive.
 
-A real review is bent at random places: keys dropped, nulls, wrong types, odd text, unknown fields. A seeded sample runs
-with every change, 100,000 in `make soak`.
+Real pods (`corpus/`), real reviews bent at random places, and pods that hypothesis makes up. A seeded sample runs with
+every change, more than 100,000 in `make soak`.
 """
 
 from __future__ import annotations
 
 import copy
+import http.client
 import json
 import os
 import random
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import jsonpatch
 import msgspec
 import pytest
+from hypothesis import given
 
 from benchmarks.admission.compare import review as real_review
-from tests.webhook.test_app import webhook
+from placement import names
+from tests.examples import examples
+from tests.webhook.generate import CORPUS, REVIEWS, UIDS, adopted, anything, bent, review_of, reviews
+from tests.webhook.test_app import Webhook, webhook
+from tests.webhook.test_server import Caller, asked, served
 from webhook.review import MalformedReview, Request, answer, parse
+from webhook.server import Identity
 
-COUNT = 100_000 if os.environ.get("SPOTWEAVE_SOAK") else 4_000
-STRANGE: list[Any] = [
-    None, True, 0, -1, 1.5, 10**30, "", "text", "ü\u0000\ud7ff🙂", "x" * 5000, [], {}, [None], {"a": None}, [[]],
-    [{"key": "node.kubernetes.io/capacity", "operator": "In", "values": ["spot"]}],
-    {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}},
-    {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": None}}},
-    {"spotweave.dev/decision": "rs/x", "spotweave.dev/slot": "3"},
-]  # fmt: skip
-EXTRA = (
-    "affinity",
-    "nodeSelector",
-    "annotations",
-    "labels",
-    "tolerations",
-    "topologySpreadConstraints",
-    "unknownField",
-)
+IS_SOAK = bool(os.environ.get("SPOTWEAVE_SOAK"))
+COUNT = 100_000 if IS_SOAK else 2_500
+SENT = 10_000 if IS_SOAK else 500
+Raw = dict[str, Any]
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a JSON value."""
-    yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        yield from places(inner, (*path, key))
-
-
-def bent(chance: random.Random) -> dict[str, Any]:
-    """The real review, bent at one to four places, mostly inside the pod."""
-    raw = copy.deepcopy(REAL)
-    for _ in range(chance.randint(1, 4)):
-        path = chance.choice([path for path in places(raw) if path] or [("kind",)])
-        target: Any = raw
-        for key in path[:-1]:
-            target = target[key]
-        match chance.randrange(4):
-            case 0 if isinstance(target, dict):
-                del target[path[-1]]
-            case 1 if isinstance(target, dict):
-                target[chance.choice(EXTRA)] = copy.deepcopy(chance.choice(STRANGE))
-            case _:
-                target[path[-1]] = copy.deepcopy(chance.choice(STRANGE))
-    return raw
-
-
-def owned(raw: dict[str, Any]) -> dict[str, Any]:
+def owned(raw: Raw) -> Raw:
     """A review whose pod belongs to the ReplicaSet that the test's webhook knows."""
     reference = raw["request"]["object"]["metadata"]["ownerReferences"][0]
     reference.update(uid="rs", name="web-abc")
@@ -75,31 +44,31 @@ def owned(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 REAL = owned(real_review())
+ALL_REAL = [REAL, *REVIEWS]
 
 
-def test_no_review_gets_a_wrong_answer() -> None:
-    """Allowed, with the request's own uid; the patch applies, changes nothing else, and a second one is empty."""
-    chance, hook = random.Random(20261116), webhook()
-    patched_pods = malformed = 0
-    for _ in range(COUNT):
-        raw = bent(chance)
-        try:
-            told = json.loads(hook.door.answer(json.dumps(raw).encode()))["response"]
-        except MalformedReview:
-            malformed += 1
-            continue
-        assert told["allowed"] is True
-        assert told["uid"] == raw["request"]["uid"]
-        if "patch" in told:
-            patched_pods += 1
-            check_patch(hook, raw, json.loads(b64decode(told["patch"])))
-        check_skipped(hook, raw)
-    assert patched_pods > COUNT // 4
-    assert malformed < COUNT // 2
+# --- what holds for every review -------------------------------------------------------------------------------------
 
 
-def check_patch(hook: Any, raw: dict[str, Any], operations: list[dict[str, Any]]) -> None:
+def check(hook: Webhook, raw: Any) -> list[Raw] | None:
+    """The laws, for one review. Gives the patch; None where the call itself is wrong."""
+    try:
+        told = json.loads(hook.door.answer(json.dumps(raw).encode()))["response"]
+    except MalformedReview:
+        return None
+    assert told["allowed"] is True
+    assert told["uid"] == raw["request"]["uid"]
+    operations: list[Raw] = json.loads(b64decode(told["patch"])) if "patch" in told else []
+    if operations:
+        check_patch(hook, raw, operations)
+    check_skipped(hook, raw)
+    return operations
+
+
+def check_patch(hook: Webhook, raw: Raw, operations: list[Raw]) -> None:
+    """It applies, leaves everything else as it was, and a second one is empty."""
     pod = raw["request"]["object"]
+    check_paths(pod, operations)
     created = jsonpatch.apply_patch(pod, operations)
     touched = {("metadata", "labels"), ("metadata", "annotations"), ("spec", "affinity"), ("spec", "tolerations")}
     touched |= {("spec", "topologySpreadConstraints")}
@@ -109,23 +78,197 @@ def check_patch(hook: Any, raw: dict[str, Any], operations: list[dict[str, Any]]
             continue
         for inner in set(created[outer]) | set(pod[outer]):
             assert (outer, inner) in touched or created[outer].get(inner) == pod[outer].get(inner)
+    assert survives(pod, created), f"{pod} became {created}"
     again = json.dumps({**raw, "request": {**raw["request"], "object": created}}).encode()
     assert "patch" not in json.loads(hook.door.answer(again))["response"]
 
 
-def check_skipped(hook: Any, raw: dict[str, Any]) -> None:
+def check_paths(pod: Raw, operations: list[Raw]) -> None:
+    """What a strict reader asks for: every parent is there, and what is replaced or removed is, too."""
+    for operation in operations:
+        *outer, last = operation["path"].lstrip("/").split("/")
+        target: Any = pod
+        for key in outer:
+            target = target[key]
+        assert isinstance(target, dict)
+        assert operation["op"] == "add" or last in target
+
+
+def survives(before: Any, after: Any) -> bool:
+    """Whether all that the user wrote is still there; what is empty may have been filled, what is ours replaced.
+
+    So may what is no list where we write one: the API server reads pods before it sends them, and sends no such thing.
+    """
+    if isinstance(after, list) and not isinstance(before, list):
+        return True
+    if isinstance(before, Mapping) and before:
+        kept = (key for key in before if key not in OURS)
+        return isinstance(after, Mapping) and all(key in after and survives(before[key], after[key]) for key in kept)
+    if isinstance(before, list) and before:
+        return isinstance(after, list) and all(any(survives(one, other) for other in after) for one in before)
+    return not before or before == after
+
+
+# What a copied template brings along of ours, and is rightly replaced.
+OURS = {names.DECISION, names.REASON, names.SLOT, names.SOFT, names.RELEASED, names.LEFT_ALONE, names.CLASS}
+OURS |= {names.DELETION_COST, names.MOVED, names.UNDONE}
+
+
+def check_skipped(hook: Webhook, raw: Raw) -> None:
     """What is not read of the pod makes no difference."""
     read = parse(json.dumps(raw).encode())
     whole = msgspec.structs.replace(read, raw_pod=raw["request"]["object"])
     assert outcome(hook, read) == outcome(hook, whole)
 
 
-def outcome(hook: Any, request: Request) -> bytes | type[Exception]:
+def outcome(hook: Webhook, request: Request) -> bytes | type[Exception]:
     try:
         return answer(request, hook.world.admission.place(request))
     except Exception as error:  # noqa: BLE001 - the door answers for it
         return type(error)
 
+
+# --- through the door ------------------------------------------------------------------------------------------------
+
+PLACED = {name for name in CORPUS if name.startswith(("deployment", "stateful"))}
+PLACED -= {"deployment-opted-out", "deployment-bound", "deployment-other-scheduler"}
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_real_pods_get_what_they_should(name: str) -> None:
+    """A patch for pods of a Deployment or StatefulSet, none for those that are none of ours."""
+    operations = check(webhook(), review_of(adopted(CORPUS[name])))
+    assert bool(operations) is (name in PLACED)
+
+
+def test_no_bent_review_gets_a_wrong_answer() -> None:
+    """Allowed, with the request's own uid; the patch applies, changes nothing else, and a second one is empty."""
+    chance, hook = random.Random(20261116), webhook()
+    patches = [check(hook, bent(chance.choice(ALL_REAL), chance)) for _ in range(COUNT)]
+    assert sum(bool(each) for each in patches) > COUNT // 4
+    assert patches.count(None) < COUNT // 2
+
+
+def test_no_generated_review_gets_a_wrong_answer() -> None:
+    """The same, for pods that hypothesis makes up. A quarter of them get a patch, else it would say little."""
+    hook = webhook()
+    patches: list[list[Raw] | None] = []
+
+    @examples(600)
+    @given(reviews)
+    def law(raw: Raw) -> None:
+        patches.append(check(hook, raw))
+
+    law()
+    assert sum(bool(each) for each in patches) > len(patches) // 4
+
+
+@examples(200)
+@given(anything)
+def test_what_is_no_review_is_malformed(raw: Any) -> None:
+    """And nothing else happens."""
+    with pytest.raises(MalformedReview):
+        parse(json.dumps(raw).encode())
+
+
+# --- through the server ----------------------------------------------------------------------------------------------
+
+
+def check_answer(connection: http.client.HTTPConnection, raw: Any, body: bytes) -> int:
+    """Never a 5xx, and what is answered is an AdmissionReview that allows the pod."""
+    status, told = asked(connection, "POST", names.WEBHOOK_PATH, body, "application/json")
+    assert status in (200, 400, 413), told
+    if status == 200:
+        response = json.loads(told)["response"]
+        assert (response["uid"], response["allowed"]) == (raw["request"]["uid"], True)
+        assert "patch" not in response or jsonpatch.apply_patch(
+            raw["request"]["object"], json.loads(b64decode(response["patch"]))
+        )
+    return status
+
+
+def is_quick(raw: Any) -> bool:
+    """Whether its owner is known, or there is none: for any other one it is waited."""
+    known = {uid for _, uid in UIDS.values()}
+    try:
+        return raw["request"]["object"]["metadata"]["ownerReferences"][0]["uid"] in known
+    except (KeyError, IndexError, TypeError):
+        return True
+
+
+def test_no_review_gets_a_5xx_over_tls() -> None:
+    """Bent and generated ones, one after the other on a connection that is never cut."""
+    statuses: list[int] = []
+
+    def scene(caller: Caller, _identity: Identity) -> None:
+        with closing(caller.secure()) as connection:
+            connection.connect()
+            chance, first = random.Random(20261117), connection.sock
+            for _ in range(SENT):
+                raw = bent(chance.choice(ALL_REAL), chance)
+                if is_quick(raw):
+                    statuses.append(check_answer(connection, raw, json.dumps(raw).encode()))
+
+            @examples(200)
+            @given(reviews.filter(is_quick))
+            def send(raw: Raw) -> None:
+                statuses.append(check_answer(connection, raw, json.dumps(raw).encode()))
+
+            send()
+            assert connection.sock is first  # it was never cut
+
+    served(scene)
+    assert len(statuses) > SENT // 2
+    assert statuses.count(200) > len(statuses) // 2
+
+
+def padded(size: int) -> Raw:
+    """A review of exactly this many bytes; the pod's arguments make it so."""
+    raw = copy.deepcopy(REAL)
+    arguments: list[str] = [""]
+    raw["request"]["object"]["spec"]["containers"][0]["args"] = arguments
+    arguments[0] = "x" * (size - len(json.dumps(raw).encode()))
+    return raw
+
+
+SIZES = {
+    "3 MiB": (padded(3 * 1024**2), 200),
+    "a 3 MiB pod and the review around it": (padded(3 * 1024**2 + 4000), 200),
+    "as much as is read": (padded(7 * 1024**2), 200),
+    "a byte more": (padded(7 * 1024**2 + 1), 413),
+}
+BODIES = {
+    "nothing": b"",
+    "no text": bytes(range(256)),
+    "half a review": json.dumps(REAL).encode()[:1500],
+    "UTF-16": json.dumps(REAL).encode("utf-16"),
+    "text that is not UTF-8": json.dumps(REAL).encode().replace(b"ReplicaSet", b"\xff\xfe"),
+    "a lone surrogate as uid": json.dumps({**REAL, "request": {**REAL["request"], "uid": "\ud800"}}).encode(),
+    "nested without end": b"[" * 200_000,
+    "an object nested in a pod without end": json.dumps(REAL)
+    .encode()
+    .replace(b'"status": {}', b'"status": ' + b"[" * 5_000 + b"]" * 5_000),
+    "numbers that no number holds": json.dumps(REAL).encode().replace(b'"priority": 0', b'"priority": 1e999999'),
+    "the same key twice": json.dumps(REAL).encode().replace(b'"dryRun": true', b'"dryRun": 1, "dryRun": true'),
+}
+
+
+def test_large_and_broken_bodies_get_no_5xx_over_tls() -> None:
+    """3 MiB is read, more than any pod can have is not, and what is no JSON is told so."""
+
+    def scene(caller: Caller, _identity: Identity) -> None:
+        for name, (raw, expected) in SIZES.items():
+            with closing(caller.secure()) as connection:
+                assert check_answer(connection, raw, json.dumps(raw).encode()) == expected, name
+        for name, body in BODIES.items():
+            with closing(caller.secure()) as connection:
+                status, _ = asked(connection, "POST", names.WEBHOOK_PATH, body, "application/json")
+                assert status < 500, name
+
+    served(scene)
+
+
+# --- large pods ------------------------------------------------------------------------------------------------------
 
 LARGE = {
     "annotations that leave no room for ours": {"metadata": {"annotations": {"example.com/blob": "x" * 262_100}}},

@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.decide import Decision, Reason
 from placement.model import Class
 from placement.patch import patch
 from placement.policy import Mistake
+from tests.examples import examples
 from tests.webhook.world import review
 from webhook.review import MalformedReview, Request, Verdict, answer, parse, unchanged
 
@@ -86,7 +87,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.fixed_dictionaries(
         {"apiVersion": st.just("admission.k8s.io/v1")},
