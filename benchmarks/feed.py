@@ -1,7 +1,8 @@
-"""An API server that only tells: lists of the synthetic cluster, and a watch of its pods that speaks when asked to.
+"""An API server that tells: lists of the synthetic cluster, and a watch of its pods that speaks when asked to.
 
 `python -m benchmarks.feed 5000 10000 20000` prints its port. `POST /speak` makes every watch of pods say 20,000
-changes, as fast as they are taken: each of another pod, in no order.
+changes, as fast as they are taken: each of another pod, in no order. Who asks for the Lease gets it; all other writes
+are taken and forgotten.
 """
 
 from __future__ import annotations
@@ -10,20 +11,24 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from benchmarks.synthetic import Size, collections, raw_pod
+from benchmarks.synthetic import Collection, Size, collections, raw_pod
+from kube.lease import PATH as LEASE
+from kube.lease import lease_object, released_spec
 
 VERSION = "1000000"
 BATCH = 50  # changes that are sent at once
+NONE = Collection(0, lambda _: {})
 _encode = msgspec.json.encode
 
 
 def page(size: Size, resource: str, first: int, limit: int) -> bytes:
-    """A part of a list; the continue token is the number of the next object."""
-    of = collections(size)[resource]
+    """A part of a list; the continue token is the number of the next object. What is not known is not there."""
+    of = collections(size).get(resource, NONE)
     end = min(of.count, first + limit)
     metadata = {"resourceVersion": VERSION, **({"continue": str(end)} if end < of.count else {})}
     return _encode({"kind": "List", "metadata": metadata, "items": [of.raw(number) for number in range(first, end)]})
@@ -48,6 +53,7 @@ class _Feed(BaseHTTPRequestHandler):
     size: Size
     batches: list[bytes]
     speak: threading.Event
+    lease: dict[str, Any]
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -55,12 +61,21 @@ class _Feed(BaseHTTPRequestHandler):
         resource = parts.path.rpartition("/")[2]
         if query.get("watch") == "true":
             self._watch(resource, float(query["timeoutSeconds"]))
+        elif parts.path == LEASE:
+            self._whole(_encode(self.lease))
         else:
             self._whole(page(self.size, resource, int(query.get("continue", 0)), int(query["limit"])))
 
     def do_POST(self) -> None:
-        self.speak.set()
-        self._whole(b"{}")
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        path = urlsplit(self.path).path
+        if path == "/speak":
+            self.speak.set()
+        elif path == LEASE:
+            self.lease["spec"] |= msgspec.json.decode(body)["spec"]
+        self._whole(_encode(self.lease) if path == LEASE else b"{}")
+
+    do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815 - the base class looks for these names
 
     def _whole(self, body: bytes) -> None:
         self.send_response(200)
@@ -99,7 +114,10 @@ def main(nodes: int, workloads: int, events: int) -> None:
     size = Size(nodes, workloads)
     lines = list(changes(size, events))
     batches = [b"".join(lines[first : first + BATCH]) for first in range(0, events, BATCH)]
-    feed = type("Feed", (_Feed,), {"size": size, "batches": batches, "speak": threading.Event()})
+    lease = lease_object(released_spec())
+    lease["metadata"]["resourceVersion"] = VERSION
+    kept = {"size": size, "batches": batches, "speak": threading.Event(), "lease": lease}
+    feed = type("Feed", (_Feed,), kept)
     server = _Server(("127.0.0.1", 0), feed)
     print(server.server_port, flush=True)
     server.serve_forever()

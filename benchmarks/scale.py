@@ -1,8 +1,9 @@
 """What a rebalancer costs in a cluster of Kubernetes' own limits, and in one of a tenth of that.
 
-A program of its own holds every store that the rebalancer needs, filled by the real informers from a server that tells
-of a synthetic cluster. Measured are its memory, the CPU time of its pods' informer per pod of the list (with the
-reading of HTTP and the filing into stores) and per event of the watch, and how long it takes until all is synced.
+The whole program, as `spotweave rebalancer` puts it together, leads in a process of its own, with a server that tells
+of a synthetic cluster. Measured are its memory (with the page and the metrics that were asked for), the CPU time of
+its pods' informer per pod of the list (with the reading of HTTP and the filing into stores) and per event of the watch,
+and how long it takes until all is synced. Plans and passes are measured on stores in memory, with the real loop.
 CPU time is taken per thread, so that the server and noisy neighbours disturb it as little as may be.
 """
 
@@ -14,13 +15,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import msgspec
+from flask import Flask
 from kubernetes.client import Configuration
 from rich.console import Console
 from rich.table import Table
@@ -28,12 +31,25 @@ from rich.table import Table
 from benchmarks.feed import page
 from benchmarks.stores import Stores, board_in_memory
 from benchmarks.synthetic import Size
+from cli.rebalancer import Program
+from dashboard.app import create_app as create_dashboard
+from dashboard.guard import Guard, known_hosts
+from dashboard.history import History
+from dashboard.view import Around, Viewer
 from kube.client import Client
-from kube.resources import PAGE_SIZE, PODS_IN_FULL, Resource
-from placement import names
+from kube.faults import NO_FAULTS
+from kube.resources import PAGE_SIZE, PODS_IN_FULL
+from kube.store import Store
+from placement import configuration, names
 from placement.model import Class, Pod
+from placement.outage import Outages
+from placement.plan.actions import Plan
 from placement.plan.choose import Scene, plan
+from rebalancer.app import create_app, serving
 from rebalancer.board import Board
+from rebalancer.executor import Done
+from rebalancer.loop import Loop, Watched
+from rebalancer.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "out" / "bench"
@@ -44,7 +60,8 @@ DECODED_PODS = 15_000
 FASTEST_OF = 5
 ROUNDS = 3
 SYNC_SECONDS = 600.0
-PASSES = 1000
+PASSES = 200
+PODS_INFORMER = f"informer-{PODS_IN_FULL.name}"
 
 Figures = dict[str, float]
 
@@ -65,10 +82,14 @@ SHOWN = {
     "again_us": "decode alone, when siblings are known, µs a pod",
     "list_us": "list, informer's CPU, µs a pod",
     "event_us": "watch, informer's CPU, µs an event",
+    "decide_us": "loop, all its work for the events, µs an event",
     "plan_idle_seconds": "full plan, nothing to do, s",
     "plan_off_seconds": "full plan, 1 % of the workloads off, s",
     "plan_lost_seconds": "full plan, all spot lost, s",
-    "pass_us": "rebalancer's work per event, µs",
+    "pass_us": "a pass for one event, µs",
+    "pass_one_us": "the same, one workload blocked, µs",
+    "pass_blocked_us": "the same, 1 % of the workloads blocked, µs",
+    "pass_off_us": "the same, 1 % of the workloads off and no place for them, µs",
 }
 
 
@@ -113,19 +134,24 @@ def _feeding(size: Size) -> Iterator[int]:
 def follow(size: Size, port: int) -> Figures:
     """The program that is measured."""
     client = Client(Configuration(host=f"http://127.0.0.1:{port}"), user_agent="spotweave-bench")
-    stores = Stores()
-    board = stores.board()
-    informers = stores.informers(client)
+    program = Program(client, configuration.Configuration(), NO_FAULTS)
     start_mib, began = _memory_mib("VmRSS"), time.monotonic()
-    informers.start()
-    if not informers.wait_synced(SYNC_SECONDS):
-        raise TimeoutError("the informers are not synced")
-    sync_seconds, list_seconds = time.monotonic() - began, _cpu_seconds(PODS_IN_FULL)
-    board.drain()
-    board.refresh(time.time(), all_of_them=True)
-    synced_mib = _memory_mib("VmRSS")
-    event_seconds = _heard(client, stores, min(EVENTS, size.pods)) - list_seconds
-    figures = {
+    probes, page_ = create_app(program.metrics, program.missing), _page(program)
+    runs = threading.Thread(target=program.run, name="loop")
+    with serving(probes, "127.0.0.1:0"), serving(page_, "127.0.0.1:0", "page"):
+        runs.start()
+        _await(lambda: program.missing() is None)
+        sync_seconds, list_seconds = time.monotonic() - began, _cpu_seconds(PODS_INFORMER)
+        _await(lambda: program.viewer.view() is not None)
+        _look(probes, page_)
+        synced_mib, planned_seconds = _memory_mib("VmRSS"), _cpu_seconds("loop")
+        event_seconds = _heard(client, program.stores["pods"], min(EVENTS, size.pods)) - list_seconds
+        time.sleep(2.0)  # and everything was decided
+        loop_seconds = _cpu_seconds("loop") - planned_seconds
+        _look(probes, page_)
+        program.loop.stop()
+        runs.join()
+    return {
         "rss_start_mib": start_mib,
         "rss_mib": synced_mib,
         "rss_events_mib": _memory_mib("VmRSS"),
@@ -133,13 +159,32 @@ def follow(size: Size, port: int) -> Figures:
         "sync_seconds": sync_seconds,
         "list_us": list_seconds / size.pods * 1e6,
         "event_us": event_seconds / EVENTS * 1e6,
-        **{name: float(count) for name, count in _counted(stores).items()},
+        "decide_us": loop_seconds / EVENTS * 1e6,
+        **{name: float(count) for name, count in _counted(program.stores).items()},
     }
-    informers.stop()
-    return figures
 
 
-def _heard(client: Client, stores: Stores, changes: int) -> float:
+def _page(program: Program) -> Flask:
+    return create_dashboard(program.viewer, program.history, Guard(known_hosts(None, [])))
+
+
+def _await(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SYNC_SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the program is not ready")
+        time.sleep(0.02)
+
+
+def _look(probes: Flask, page_: Flask) -> None:
+    """As Prometheus and a person do."""
+    for app, path in ((probes, "/metrics"), (page_, "/"), (page_, "/api/v1/overview"), (page_, "/api/v1/workloads")):
+        answer = app.test_client().get(path, headers={"host": "127.0.0.1"})
+        if answer.status_code != 200:
+            raise RuntimeError(f"{path}: {answer.status}")
+
+
+def _heard(client: Client, pods: Store[Pod], changes: int) -> float:
     """The informer's CPU time when so many changes are in the store."""
     left, done = [changes], threading.Event()
 
@@ -148,11 +193,11 @@ def _heard(client: Client, stores: Stores, changes: int) -> float:
         if not left[0]:
             done.set()
 
-    stores.pods.subscribe(count)
+    pods.subscribe(count)
     client.post("/speak", {})
     if not done.wait(SYNC_SECONDS):
         raise TimeoutError(f"{left[0]} changes were not heard")
-    return _cpu_seconds(PODS_IN_FULL)
+    return _cpu_seconds(PODS_INFORMER)
 
 
 def decode(size: Size) -> Figures:
@@ -189,18 +234,18 @@ class _Nothing(msgspec.Struct):
 _skim = msgspec.json.Decoder(_Nothing).decode
 
 
-def _counted(stores: Stores) -> dict[str, int]:
+def _counted(stores: Mapping[str, Store[Any]]) -> dict[str, int]:
     return {
-        "pods": len(stores.pods),
-        "nodes": len(stores.nodes),
-        "workloads": len(stores.deployments) + len(stores.stateful_sets),
-        "replica_sets": len(stores.replica_sets),
+        "pods": len(stores["pods"]),
+        "nodes": len(stores["nodes"]),
+        "workloads": len(stores["deployments"]) + len(stores["statefulsets"]),
+        "replica_sets": len(stores["replicasets"]),
     }
 
 
-def _cpu_seconds(resource: Resource[Pod]) -> float:
-    """Of the informer's thread, since it began."""
-    (thread,) = (each for each in threading.enumerate() if each.name == f"informer-{resource.name}")
+def _cpu_seconds(name: str) -> float:
+    """Of a thread, since it began."""
+    (thread,) = (each for each in threading.enumerate() if each.name == name)
     assert thread.ident is not None
     return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
@@ -219,18 +264,26 @@ def _planned(size: Size) -> Figures:
     gc.freeze()  # as a program that runs for days: what was read once is not looked at again and again
     now = time.time()
     idle = _plan_seconds(board, now)
-    event_us = _event_us(stores, board, now)
+    loop = _loop(board)
+    loop.once()
+    figures = {"pass_us": _pass_us(stores, loop)}
     nodes = stores.nodes.values()
     off = stores.deployments.values()[:: len(stores.deployments) // max(1, size.workloads // 100)]
+    other_ratio = {names.SPOT_RATIO: "30%"}
+    for blocked, figure in ((off[:1], "pass_one_us"), (off, "pass_blocked_us")):
+        for each in blocked:
+            stores.deployments.put(replace(each, annotations=other_ratio | {names.REBALANCE: "plan-only"}))
+        figures[figure] = _pass_us(stores, loop)
     for each in off:
-        stores.deployments.put(replace(each, annotations={names.SPOT_RATIO: "30%"}))
+        stores.deployments.put(replace(each, annotations=other_ratio))
     some = _plan_seconds(board, now)
+    figures["pass_off_us"] = _pass_us(stores, loop)
     for node in nodes:
         if node.labels.get(names.CAPACITY) == str(Class.SPOT):
             stores.nodes.put(replace(node, ready=False))
             stores.nodes.remove(node.key)
     lost = _plan_seconds(board, now)
-    return {"plan_idle_seconds": idle, "plan_off_seconds": some, "plan_lost_seconds": lost, "pass_us": event_us}
+    return {"plan_idle_seconds": idle, "plan_off_seconds": some, "plan_lost_seconds": lost, **figures}
 
 
 def _plan_seconds(board: Board, now: float) -> float:
@@ -241,21 +294,42 @@ def _plan_seconds(board: Board, now: float) -> float:
     return time.thread_time() - began
 
 
-def _event_us(stores: Stores, board: Board, now: float) -> float:
+def _loop(board: Board) -> Loop:
+    """With all that hears of a pass, but nobody to write to: nothing that is planned is ever done."""
+    nobody: Any = None
+    around = Around(lambda: True, lambda: True, Outages, lambda: None)
+    viewer, history, metrics = Viewer(board, around), History(), Metrics(board, lambda: True)
+
+    def tell(made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
+        metrics.tell(made, done, plan_seconds, pass_seconds)
+        history.note(viewer.take(made, time.time()), ())
+
+    watched = Watched(lambda: True, lambda: False, Outages, lambda _now: False)
+    return Loop(board, nobody, watched, tell)
+
+
+def _pass_us(stores: Stores, loop: Loop) -> float:
     """Of a pod that becomes unready, and ready again: a pass each."""
+    loop.once()
     pods = stores.pods.values()[:: max(1, len(stores.pods) // PASSES)][:PASSES]
     began = time.thread_time()
     for pod in pods:
         for changed in (replace(pod, ready=False), pod):
             stores.pods.put(changed)
-            board.drain()
-            board.refresh(now)
-            plan(_scene(board, now))
+            loop.once()
     return (time.thread_time() - began) / (2 * len(pods)) * 1e6
 
 
 def _scene(board: Board, now: float) -> Scene:
-    return Scene(board.restless, board.ground, board.used, now, lost=board.lost, budgets=board.budgets_of)
+    return Scene(
+        board.restless,
+        board.ground,
+        board.used,
+        now,
+        lost=board.lost,
+        budgets=board.budgets_of,
+        waiting=board.waiting,
+    )
 
 
 def _report(measured: list[Figures]) -> None:

@@ -25,6 +25,7 @@ from cli import (
     rebalancer,
     run,
     status,
+    uninstall,
     webhook,
 )
 from kube.errors import ApiError
@@ -46,7 +47,8 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"spotweave {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = logs.options()
-    for command in (status, plan, explain, drill, lint, outage, pause, certs, metrics, run, webhook, rebalancer, demo):
+    everyday = (status, plan, explain, drill, lint, outage, pause, uninstall)
+    for command in (*everyday, certs, metrics, run, webhook, rebalancer, demo):
         command.add_parser(commands, common)
     cluster.add_parser(commands)
     completion.add_parser(commands, parser)

@@ -147,7 +147,7 @@ class Program:
         self._outages = OutageMemory(states, self._wake.set)
         self._pause = PauseMemory(states, self._wake.set)
         self._board = Board(configuration)
-        self._stores: dict[str, Store[Any]] = {}
+        self.stores: dict[str, Store[Any]] = {}  # by the resource's name
         self._informers = InformerSet(
             [Informer(client, STATE, states), *(self._followed(client, each) for each in FOLLOWED)]
         )
@@ -195,7 +195,7 @@ class Program:
         return "the Lease was not read yet" if self._leader.holder is None else None
 
     def _followed(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
-        store = self._stores[resource.name] = Store[Any]()
+        store = self.stores[resource.name] = Store[Any]()
         store.subscribe(self._board.observe)
         store.subscribe(lambda _old, _new: self._wake.set())
         return Informer(client, resource, store)
@@ -204,9 +204,9 @@ class Program:
         return Sight(
             is_leading=self._leader.is_leading,
             is_paused=lambda: self._is_paused(time.time()),
-            pod=self._stores[resources.PODS_IN_FULL.name].get,
-            node=self._stores[resources.NODES.name].get,
-            namespace=self._stores[resources.NAMESPACES.name].get,
+            pod=self.stores[resources.PODS_IN_FULL.name].get,
+            node=self.stores[resources.NODES.name].get,
+            namespace=self.stores[resources.NAMESPACES.name].get,
             leaving_taints=configuration.leaving_taints,
         )
 

@@ -171,6 +171,7 @@ class Viewer:
         self._prices = prices
         self.around = around
         self._taken: Taken | None = None
+        self._copied_at = float("-inf")
         self._view: View | None = None
         self._seen: dict[str, Seen] = {}
         self._order: Sequence[str] = ()
@@ -183,19 +184,25 @@ class Viewer:
         self._lock = Lock()
 
     def take(self, plan: Plan, now: float) -> Taken:
-        """On the loop's thread, after a pass."""
-        board = self._board
+        """On the loop's thread, after a pass. Workloads are copied once a second, however many passes there are."""
+        board, before = self._board, self._taken
+        is_fresh = now < self._copied_at + SHORTEST_SECONDS
+        kept = before if before is not None and is_fresh and not self._has_nodes_changed(before) else None
+        self._copied_at = now if kept is None else self._copied_at
         self._taken = Taken(
             now,
             plan,
-            dict(board.assessments),
-            dict(board.namespaces),
+            dict(board.assessments) if kept is None else kept.assessments,
+            dict(board.namespaces) if kept is None else kept.namespaces,
             board.ground,
             dict(board.lost),
             board.amounts(),
             self.around.outages().standing(now),
         )
         return self._taken
+
+    def _has_nodes_changed(self, before: Taken) -> bool:
+        return before.ground is not self._board.ground or before.lost != self._board.lost
 
     def view(self, lasts_seconds: float = LASTS_SECONDS) -> View | None:
         """The latest; None before the first pass: what was not read is not empty."""

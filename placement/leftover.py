@@ -11,6 +11,9 @@ from typing import Any
 from placement import names
 from placement.classes import Classes
 from placement.model import Class, Pod, Snapshot
+from placement.plan.group import former_owner, released
+
+LET_GO = "released-"  # begins the label of a pod that its ReplicaSet has let go
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,27 @@ def left_over(snapshot: Snapshot, classes: Classes) -> tuple[LeftOver, ...]:
     found = (_left_over(pod, classes) for pod in snapshot.pods if not _is_opted_in(snapshot, pod.namespace))
     carrying = (each for each in found if each.labels or each.annotations)
     return tuple(sorted(carrying, key=lambda each: each.pod.key))
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """A pod that is released, and the label that makes it its ReplicaSet's again; "": that is gone."""
+
+    pod: Pod
+    template_hash: str
+
+
+def put_back(snapshot: Snapshot) -> tuple[PutBack, ...]:
+    """All that are released, wherever. What only carries such an annotation, and was never let go, is nobody's move."""
+    sets = {each.uid: each for each in snapshot.replica_sets}
+    found = []
+    for pod in snapshot.pods:
+        state, owner = released(pod), sets.get(former_owner(pod))
+        if pod.terminating or state is None or not pod.labels.get(names.POD_TEMPLATE_HASH, "").startswith(LET_GO):
+            continue
+        is_there = owner is not None and owner.namespace == pod.namespace
+        found.append(PutBack(pod, state.template_hash if is_there else ""))
+    return tuple(found)
 
 
 def _is_opted_in(snapshot: Snapshot, namespace: str) -> bool:

@@ -36,6 +36,7 @@ from placement.plan.room import host_port
 from placement.policy import Policy, resolve
 
 DELETED_BY_CLOUD = "DeletingNode"
+LOOK_SECONDS = 0.9  # the loop comes by every second
 
 
 class Board:
@@ -65,6 +66,7 @@ class Board:
         self.lost: dict[str, Gone] = {}
         self.assessments: dict[str, Assessment] = {}  # by the workload's UID
         self._restless: set[str] = set()
+        self._looked_at = float("-inf")
         self._takes: Mapping[type, Callable[[Any, Any], None]] = {
             Namespace: self._take_namespace,
             Node: self._take_node,
@@ -227,8 +229,14 @@ class Board:
         return self._ground
 
     def refresh(self, now: float, *, all_of_them: bool = False) -> None:
-        """Assesses the workloads that changes have touched, and those for which time passes."""
-        touched = set(self._workloads) if all_of_them else self._dirty | self._restless
+        """Assesses the workloads that changes have touched; and once a second, those for which time passes.
+
+        Many may be blocked for long, and there may be many changes in a second: they must not cost their product.
+        """
+        touched = set(self._workloads) if all_of_them else self._dirty
+        if now - self._looked_at >= LOOK_SECONDS:
+            touched = touched | self._restless
+            self._looked_at = now
         self._dirty = set()
         ground = self.ground
         for uid in touched:

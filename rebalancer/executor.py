@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor as Pool
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
@@ -98,18 +99,15 @@ class Executor:
             self._notebook.end(plan.ended)
         return [done for _, actions in groupby(plan.actions, _phase) for done in self._together(actions)]
 
-    def _together(self, actions: Iterable[Action]) -> Iterable[Done]:
-        return self._pool.map(self._one, list(actions))
+    def _together(self, actions: Iterable[Action]) -> list[Done]:
+        begun = [(action, self._pool.submit(self._one, action)) for action in actions]
+        return [_done(action, future) for action, future in begun]
 
     def _one(self, action: Action) -> Done:
-        """The last look, then the write. What fails in a way that nobody thought of is tried again later, by itself."""
+        """The last look, then the write."""
         if not self._sight.allows(action):
             return Done(action, None)
-        try:
-            outcome = self._write(action)
-        except Exception:  # else the outcomes of all the others would be lost, and done again
-            log.exception("%s %s", action.how, action.pod.key)
-            outcome = Outcome.BUSY
+        outcome = self._write(action)
         workload = f"{action.workload.kind} {action.workload.key}" if action.workload is not None else "-"
         log.info("%s %s of %s (%s): %s: %s", action.how, action.pod.key, workload, action.why, action.text, outcome)
         return Done(action, outcome)
@@ -125,6 +123,15 @@ class Executor:
                 return self._writer.evict(key, uid)
             case How.BURY:
                 return self._writer.fail_lost(key, uid, action.text)
+
+
+def _done(action: Action, future: Future[Done]) -> Done:
+    """What fails in a way that nobody thought of is tried again later, by itself, and loses no other's outcome."""
+    error = future.exception()
+    if error is None:
+        return future.result()
+    log.error("%s %s", action.how, action.pod.key, exc_info=error)
+    return Done(action, Outcome.BUSY)
 
 
 def _phase(action: Action) -> tuple[How, str]:

@@ -6,7 +6,8 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,24 @@ from tests.cluster.watcher import Watcher, watching
 from tests.cluster.world import World, wait_for, workload
 
 CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s}\n"
+PLAIN = "plain"  # a namespace that is not opted in
 START_SECONDS = 2
 PATIENCE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long pods take to start by themselves, here and now: as many as in the test, under the same load."""
+
+    seconds: float
+
+    def within(self, more: float) -> float:
+        """So many seconds more than their own start; as many times more as this machine is slower than it should be."""
+        return self.seconds + more * self.slowness
+
+    @property
+    def slowness(self) -> float:
+        return max(1.0, self.seconds / START_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -80,6 +97,21 @@ class Scene:
                 },
             )
 
+    def begin_control(self, replicas: int) -> float:
+        """As many pods, in a namespace that is not opted in, are asked for now. Gives the moment."""
+        began = time.monotonic()
+        self._plain.create("control", replicas)
+        return began
+
+    def pace(self, began: float, replicas: int) -> Pace:
+        """How long they took."""
+        wait_for("the control to serve", lambda: self.serves_in_full("control", replicas), PATIENCE_SECONDS)
+        return Pace(self.watcher.full_since("control", replicas) - began)
+
+    @property
+    def _plain(self) -> Scene:
+        return replace(self, world=replace(self.world, namespace=PLAIN))
+
     def annotate(self, name: str, kind: str = "Deployment", **settings: str | None) -> None:
         written = {names.PREFIX + key.replace("_", "-"): value for key, value in settings.items()}
         self.world.client.patch(self.world.path(kind, name), {"metadata": {"annotations": written}})
@@ -123,11 +155,12 @@ class Scene:
         """For the next test: all nodes, no workload, no outage, no pause."""
         self.spotweave("resume")
         self.cluster.restore()
-        client, namespace = self.world.client, self.world.namespace
-        for group, kind in (("apps", "deployments"), ("apps", "statefulsets"), ("policy", "poddisruptionbudgets")):
-            client.delete(f"/apis/{group}/v1/namespaces/{namespace}/{kind}")
-        client.delete(self.world.pods_path)  # also what was released, where a test has failed
-        wait_for("the pods to go", lambda: not client.get_json(self.world.pods_path)["items"])
+        client = self.world.client
+        for world in (self.world, self._plain.world):
+            for group, kind in (("apps", "deployments"), ("apps", "statefulsets"), ("policy", "poddisruptionbudgets")):
+                client.delete(f"/apis/{group}/v1/namespaces/{world.namespace}/{kind}")
+            client.delete(world.pods_path)  # also what was released, where a test has failed
+            wait_for("the pods to go", partial(_is_empty, client, world.pods_path))
         for of in Class:
             self.spotweave("outage", "clear", "--class", str(of))
         for name in self.strange_nodes():
@@ -206,6 +239,10 @@ class Scene:
         return int(sum(float(line.rpartition(" ")[2]) for line in found if all(part in line for part in wanted)))
 
 
+def _is_empty(client: Client, path: str) -> bool:
+    return not client.get_json(path)["items"]
+
+
 def _give_up_lease(client: Client) -> None:
     """As the last leader would have, had it been asked: the test knows that nobody leads."""
     try:
@@ -216,18 +253,23 @@ def _give_up_lease(client: Client) -> None:
 
 @contextmanager
 def staged(
-    directory: Path, rebalancers: int = 0, profile: Profile | None = None, configuration: str = CONFIGURATION
+    directory: Path,
+    rebalancers: int = 0,
+    profile: Profile | None = None,
+    configuration: str = CONFIGURATION,
+    webhooks: int = 2,
 ) -> Iterator[Scene]:
-    """Two webhooks, so many rebalancers, and the namespace `shop`, which is opted in."""
+    """So many webhooks and rebalancers, and two namespaces, of which `shop` is opted in."""
     config = directory / "config.yaml"
     config.write_text(configuration)
     options = Options(controller_qps=200, controller_burst=400)
     with (
         LocalCluster.start(profile or demo_profile(), options=options) as cluster,
-        running(cluster.kubeconfig, 2, config, log_level="info", rebalancers=rebalancers) as installed,
+        running(cluster.kubeconfig, webhooks, config, log_level="info", rebalancers=rebalancers) as installed,
     ):
         client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
-        client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        for name in ("shop", PLAIN):
+            client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         label(client, "shop")
         with watching(client) as watcher:
             yield Scene(cluster, installed, World(client, Path(cluster.kubeconfig), "shop"), watcher)

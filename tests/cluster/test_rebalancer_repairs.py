@@ -223,3 +223,26 @@ def test_a_stateful_set_is_moved_one_pod_at_a_time(scene: Scene, management: str
     assert scene.settles("db")["db"].actual == Mix(1, 4)
     assert scene.watcher.worst("db") == 4
     assert scene.moves() - before == 2
+
+
+def test_uninstalling_puts_back_what_is_released(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the midst of moves: the old pods are their ReplicaSet's again, all serve, and nothing moves any more."""
+    scene.serves("web", 10, minAvailable="100%")
+    scene.settles("web")
+    before = scene.uids("web")
+    scene.watcher.forget()
+    scene.annotate("web", spot_ratio="30%")
+    wait_for("moves to be under way", lambda: scene.released("web"))
+    assert scene.spotweave("uninstall") == 0
+    told = capsys.readouterr().out
+    assert "Put back" in told
+    assert "kubectl delete -k manifests/base" in told
+    assert f"kubectl label namespace shop {names.PLACEMENT}-" in told
+    assert scene.released("web") == []
+    wait_for("as many as wanted", lambda: len(scene.world.pods("web")) == 10)
+    assert all(pod["metadata"].get("ownerReferences") for pod in scene.world.pods("web"))
+    writes = scene.writes()
+    time.sleep(3)  # that nothing is begun anew
+    assert scene.writes() == writes
+    assert scene.watcher.worst("web") == 10
+    assert before & scene.uids("web")

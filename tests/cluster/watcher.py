@@ -12,6 +12,7 @@ from kube.client import Client
 from kube.informer import Informer, InformerSet
 from kube.resources import NODES, PODS
 from kube.store import Store
+from localcluster.reclaim import TERMINATION_TAINT
 from placement.model import Class, Node, Pod
 
 APP = "app"  # the label that tells a workload's pods, released ones included
@@ -27,6 +28,10 @@ class Watcher:
         self._worst: dict[str, int] = {}
         self._worst_on_demand: dict[str, int] = {}
         self._history: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+        self._arrivals: defaultdict[str, list[float]] = defaultdict(list)
+        self._notices: defaultdict[str, list[float]] = defaultdict(list)
+        self._noticed: set[str] = set()
+        self._left_at: dict[str, float] = {}
         self.deleted: list[Pod] = []
         pods.subscribe(self._see_pod)
         nodes.subscribe(self._see_node)
@@ -39,9 +44,13 @@ class Watcher:
                 self._pods[new.uid] = new
             elif old is not None:
                 self.deleted.append(old)
+                self._left_at[old.node] = time.monotonic()
             seen = new or old
             assert seen is not None
-            self._note(seen.labels.get(APP, ""))
+            app = seen.labels.get(APP, "")
+            if old is None:
+                self._arrivals[app].append(time.monotonic())
+            self._note(app)
 
     def _see_node(self, old: Node | None, new: Node | None) -> None:
         with self._lock:
@@ -49,8 +58,17 @@ class Watcher:
                 self._nodes.pop(old.name, None)
             if new is not None:
                 self._nodes[new.name] = new
+                if new.is_leaving((TERMINATION_TAINT,)) and new.name not in self._noticed:
+                    self._see_notice(new.name)
             for app in {pod.labels.get(APP, "") for pod in self._pods.values()}:
                 self._note(app)
+
+    def _see_notice(self, node: str) -> None:
+        """For each of its pods: from now on another one is wanted."""
+        self._noticed.add(node)
+        for pod in self._pods.values():
+            if pod.node == node and pod.is_live:
+                self._notices[pod.labels.get(APP, "")].append(time.monotonic())
 
     def _note(self, app: str) -> None:
         serving, on_demand = self._count(app)
@@ -70,7 +88,9 @@ class Watcher:
         """From now on."""
         with self._lock:
             self._worst, self._worst_on_demand, self.deleted = {}, {}, []
-            self._history.clear()
+            self._noticed, self._left_at = set(), {}
+            for kept in (self._history, self._arrivals, self._notices):
+                kept.clear()
             for app in {pod.labels.get(APP, "") for pod in self._pods.values()}:
                 self._note(app)
 
@@ -86,6 +106,25 @@ class Watcher:
     def serving(self, app: str) -> int:
         with self._lock:
             return self._count(app)[0]
+
+    def answers(self, app: str) -> list[float]:
+        """Seconds from the notice of each pod's node until one more pod was there; infinite where none came."""
+        with self._lock:
+            asked = sorted(self._notices[app])
+            came = sorted(at for at in self._arrivals[app] if asked and at >= asked[0])
+            came += [float("inf")] * (len(asked) - len(came))
+            return [then - at for at, then in zip(asked, came, strict=False)]
+
+    def arrived(self, app: str, began: float) -> float:
+        """Seconds from a moment (monotonic) until its last pod so far was there, ready or not."""
+        with self._lock:
+            return max(self._arrivals[app]) - began
+
+    def emptied(self) -> float:
+        """Seconds from the first notice until the last pod had left the nodes that got one."""
+        with self._lock:
+            first = min(at for notices in self._notices.values() for at in notices)
+            return max(at for node, at in self._left_at.items() if node in self._noticed) - first
 
     def full_since(self, app: str, replicas: int) -> float:
         """The moment (monotonic) since when so many serve."""

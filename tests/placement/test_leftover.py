@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from placement import names
 from placement.configuration import Configuration
-from placement.leftover import left_over
-from placement.model import Class, Namespace, Pod, Snapshot
+from placement.leftover import left_over, put_back
+from placement.model import Class, Namespace, Pod, ReplicaSet, Snapshot
 from tests.placement.plans import pod
 
 CLASSES = Configuration().classes
@@ -49,3 +52,33 @@ def test_a_label_or_a_released_pod_is_told() -> None:
         "annotations": [],
     }
     assert second.is_released
+
+
+UNTIL = {names.RELEASED: "2026-11-16T00:00:00Z/h"}
+LET_GO = {"app": "web", names.POD_TEMPLATE_HASH: "released-h"}
+SET = ReplicaSet("shop", "web-h", "rs", None, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sets", "expected"),
+    [
+        ({}, (SET,), ["h"]),
+        ({}, (), [""]),
+        ({}, (replace(SET, namespace="other"),), [""]),
+        ({"labels": {"app": "web", names.POD_TEMPLATE_HASH: "h"}}, (SET,), []),
+        ({"annotations": {names.RELEASED: "some day"}}, (SET,), []),
+        ({"terminating": True}, (SET,), []),
+    ],
+    ids=[
+        "released: put back",
+        "its ReplicaSet is gone",
+        "another namespace's ReplicaSet is not its own",
+        "a copy that was never let go",
+        "nobody can tell what its label was",
+        "on its way out",
+    ],
+)
+def test_what_uninstalling_puts_back(fields: dict[str, Any], sets: tuple[ReplicaSet, ...], expected: list[str]) -> None:
+    let_go = pod("p", 1, "n", **{"annotations": UNTIL, "labels": LET_GO, "owner": "rs"} | fields)
+    found = put_back(Snapshot(pods=(replace(let_go, owner=None), pod("other", 2, "n")), replica_sets=sets))
+    assert [each.template_hash for each in found] == expected

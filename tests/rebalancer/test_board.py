@@ -116,3 +116,26 @@ def test_the_end_of_a_move_has_the_reason_of_its_beginning() -> None:
         }
         assert (How.FINISH, Why.RATIO) in ends or is_killed
         assert ((How.FINISH, Why.OVER) in ends) is is_killed
+
+
+def test_workloads_for_which_only_time_passes_are_looked_at_once_a_second() -> None:
+    """Many may be blocked for long: a change elsewhere is not their matter, one of their own pods' is."""
+    cluster = small()
+    rebalancer = Rebalancer(cluster)
+    cluster.run(60)
+    cluster.annotate(cluster.workloads[0], spot_ratio="0%", rebalance="plan-only")
+    cluster.run(5)
+    board, now = rebalancer.board, cluster.now + 100
+    (uid,) = [each.group.workload.uid for each in board.restless]
+    board.refresh(now)
+    first = board.assessments[uid]
+    board.refresh(now + 0.1)
+    assert board.assessments[uid] is first
+    member = first.members[0].pod
+    board.observe(member, replace(member, ready=False))
+    board.drain()
+    board.refresh(now + 0.2)
+    second = board.assessments[uid]
+    assert second is not first
+    board.refresh(now + 1.2)
+    assert board.assessments[uid] is not second

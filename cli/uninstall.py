@@ -1,0 +1,99 @@
+"""`spotweave uninstall`: what must be done before the manifests are deleted, and what is left then.
+
+A pod that is released belongs to nobody until its move is over. Without a rebalancer it would run for ever, so all of
+them are put back first. Nothing else has to be undone: pods run on as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cli import access
+from kube.client import Client
+from kube.configmaps import change_pause
+from kube.evict import PodWriter
+from kube.snapshot import read_snapshot
+from placement import names
+from placement.leftover import PutBack, put_back
+from placement.model import Pod, Snapshot
+from placement.pause import Pause
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 2.0  # until rebalancers have read that they are paused, and what they were writing is written
+ROUNDS = 5
+MOST_TOLD = 20
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "uninstall", parents=[common], help="undo every move that is under way, and say what is left to delete"
+    )
+    access.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0: nothing of ours is under way any more; 1: something is left that somebody has to look at."""
+    with access.client_for(args) as client:
+        change_pause(client, lambda _: Pause(time.time(), None, "spotweave uninstall", "being uninstalled"))
+        print("Paused: the rebalancer moves nothing any more (`spotweave resume` would end that).")
+        count, left = undo(client)
+        snapshot = read_snapshot(client)
+    print(f"Put back {_pods(count)} that had been released for a move.")
+    _tell(f"{_pods(len(left))} could not be put back; delete them once their service has enough others:", left)
+    _tell_rest(snapshot)
+    return 1 if left else 0
+
+
+def undo(client: Client) -> tuple[int, list[Pod]]:
+    """Puts back what is released, until nothing is; how many, and which could not be: their ReplicaSet is gone."""
+    writer, done = PodWriter(client), set[str]()
+    found: Sequence[PutBack] = ()
+    for _ in range(ROUNDS):
+        time.sleep(PAUSE_SECONDS)
+        found = put_back(read_snapshot(client))
+        possible = [each for each in found if each.template_hash]
+        for each in possible:
+            labels = {names.POD_TEMPLATE_HASH: each.template_hash}
+            outcome = writer.annotate(each.pod.key, each.pod.uid, {names.RELEASED: None}, labels)
+            log.info("%s: put back: %s", each.pod.key, outcome)
+            done.update([each.pod.uid] if outcome.is_settled else [])
+        if not possible:
+            break
+    return len(done), [each.pod for each in found]
+
+
+def _tell_rest(snapshot: Snapshot) -> None:
+    ours = [pod for pod in snapshot.pods if names.DECISION in pod.annotations]
+    opted_in = sorted(each.name for each in snapshot.namespaces.values() if each.is_opted_in)
+    print(f"{_pods(len(ours))} run on with the node affinity that admission gave them, until their next rollout.")
+    waiting = [pod for pod in ours if not pod.node and names.SOFT not in pod.annotations]
+    _tell(
+        "Of these some wait for their class, and nobody will let them fall back; once deleted they are free:", waiting
+    )
+    print("Now delete what is installed, as it was applied:")
+    print("  kubectl delete -k manifests/base")
+    for name in opted_in:
+        print(f"  kubectl label namespace {name} {names.PLACEMENT}-")
+
+
+def _tell(sentence: str, pods: Sequence[Pod]) -> None:
+    if pods:
+        print(sentence)
+        _list(pods[:MOST_TOLD])
+        if len(pods) > MOST_TOLD:
+            print(f"  and {len(pods) - MOST_TOLD} more")
+
+
+def _list(pods: Iterable[Pod]) -> None:
+    for pod in pods:
+        print(f"  kubectl delete pod -n {pod.namespace} {pod.name}")
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

@@ -1,0 +1,126 @@
+"""The API server answers badly, or not at all: moves are made all the same, later, and nobody asks without end."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cli.run import Process, access_for, wait_until_ready
+from localcluster.layout import free_port
+from placement import names
+from placement.slots import Mix
+from tests.cluster.proxy import Asked, Chance, Proxy, Trouble, access_through, proxied
+from tests.cluster.scene import Scene, staged
+from tests.cluster.world import wait_for
+
+pytestmark = pytest.mark.cluster
+
+REPLICAS = 20
+MOVES = 8
+TROUBLES = (Trouble.CONFLICT, Trouble.BUSY, Trouble.FAILURE, Trouble.SILENCE, Trouble.LOST)
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with staged(tmp_path_factory.mktemp("config")) as made:
+        yield made
+
+
+@pytest.fixture
+def proxy(scene: Scene, tmp_path: Path) -> Iterator[Proxy]:
+    """In front of the one rebalancer that there is."""
+    access = access_for(scene.world.kubeconfig, scene.world.client, names.REBALANCER_ACCOUNT)
+    with proxied(access) as made:
+        file = tmp_path / "kubeconfig"
+        file.write_bytes(access_through(made, access))
+        process = _rebalancer(file)
+        scene.installed.processes.append(process)
+        wait_until_ready([process])
+        wait_for("a leader", partial(scene.leads, process))
+        yield made
+        made.trouble = lambda _method, _path: None
+        scene.stop_all()
+        scene.clear()
+
+
+def _rebalancer(kubeconfig: Path) -> Process:
+    port = free_port()
+    listen = ("--metrics-listen", f"127.0.0.1:{port}", "--dashboard-listen", f"127.0.0.1:{free_port()}")
+    command = [sys.executable, "-m", "cli.main", "rebalancer", "--kubeconfig", str(kubeconfig), *listen]
+    return Process(f"{names.REBALANCER_COMPONENT}-proxied-{port}", subprocess.Popen(command), port)
+
+
+def drawn_by_lot(share: float) -> Chance:
+    """Trouble for so many of the writes to pods and to the shared state."""
+    lot = random.Random(5)
+
+    def trouble(method: str, path: str) -> Trouble | None:
+        concerned = method != "GET" and ("/pods/" in path or "/configmaps" in path)
+        return lot.choice(TROUBLES) if concerned and lot.random() < share else None
+
+    return trouble
+
+
+def writes_to_pods(asked: list[Asked]) -> list[Asked]:
+    return [each for each in asked if each.is_write and "/pods/" in each.path]
+
+
+def test_moves_are_made_though_half_of_the_writes_fail(scene: Scene, proxy: Proxy) -> None:
+    """409, 429, 500, no answer, and an answer that was lost: exact in the end, and all serve all the while."""
+    scene.serves("web", REPLICAS, minAvailable="100%")
+    scene.settles("web")
+    scene.watcher.forget()
+    proxy.asked.clear()
+    proxy.trouble = drawn_by_lot(0.5)
+    scene.annotate("web", spot_ratio="30%")
+    assert scene.settles("web", patience=240)["web"].actual == Mix(6, 14)
+    print(f"met on the way: {dict(proxy.met())}; {len(writes_to_pods(proxy.asked))} writes to pods for {MOVES} moves")
+    assert len(proxy.met()) >= 4
+    assert scene.watcher.worst("web") == REPLICAS
+    assert len(scene.watcher.deleted) == MOVES, "nobody was evicted who need not be"
+    proxy.trouble = lambda _method, _path: None
+    scene.falls_silent()
+
+
+@pytest.mark.parametrize("trouble", [Trouble.BUSY, Trouble.FAILURE, Trouble.CONFLICT], ids=str)
+def test_who_is_refused_again_and_again_asks_less_and_less(scene: Scene, proxy: Proxy, trouble: Trouble) -> None:
+    """Every write to a pod fails for twenty seconds: each pod is tried at most five times, after 2, 4, 8, 16 s."""
+    scene.serves("web", REPLICAS, minAvailable="100%")
+    scene.settles("web")
+    scene.watcher.forget()
+    passes = scene.passes()
+    proxy.asked.clear()
+    proxy.trouble = lambda method, path: trouble if method != "GET" and "/pods/" in path else None
+    scene.annotate("web", spot_ratio="30%")
+    time.sleep(20)  # what it is about: how often it asks meanwhile
+    tried = writes_to_pods(proxy.asked)
+    print(f"{len(tried)} writes to {len({each.path for each in tried})} pods, {len(proxy.asked)} requests in 20 s")
+    most = max(sum(each.path == path for each in tried) for path in {each.path for each in tried})
+    assert 1 < most <= 5
+    assert len(proxy.asked) < 400
+    assert scene.passes() - passes < 60
+    proxy.trouble = lambda _method, _path: None
+    assert scene.settles("web")["web"].actual == Mix(6, 14)
+    assert scene.watcher.worst("web") == REPLICAS
+
+
+def test_watches_that_expire_are_begun_anew_and_nothing_is_done_twice(scene: Scene, proxy: Proxy) -> None:
+    """Every watch is refused as too old for a while, in the midst of moves: lists with back-off, then as before."""
+    scene.serves("web", REPLICAS, minAvailable="100%")
+    scene.settles("web")
+    scene.watcher.forget()
+    proxy.asked.clear()
+    proxy.trouble = lambda _method, path: Trouble.EXPIRED if "watch=true" in path else None
+    scene.annotate("web", spot_ratio="30%")
+    time.sleep(10)  # watches that stand go on; those that end now are refused
+    proxy.trouble = lambda _method, _path: None
+    assert scene.settles("web")["web"].actual == Mix(6, 14)
+    assert scene.watcher.worst("web") == REPLICAS
+    assert len(scene.watcher.deleted) == MOVES
