@@ -6,6 +6,7 @@ touch. So the work for an event depends on the size of one workload, not on that
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -31,6 +32,8 @@ from placement.plan.assess import Assessment, assess
 from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of, released
 from placement.plan.lost import Gone, proof_of
 from placement.policy import Policy, resolve
+
+log = logging.getLogger(__name__)
 
 DELETED_BY_CLOUD = "DeletingNode"
 
@@ -60,6 +63,7 @@ class Board:
         self._ground: Ground | None = None
         self.lost: dict[str, Gone] = {}
         self.assessments: dict[str, Assessment] = {}  # by the workload's UID
+        self.failing: set[str] = set()  # workloads that could not be assessed
         self._restless: set[str] = set()
         self._takes: Mapping[type, Callable[[Any, Any], None]] = {
             Namespace: self._take_namespace,
@@ -222,21 +226,42 @@ class Board:
         return self._ground
 
     def refresh(self, now: float, *, all_of_them: bool = False) -> None:
-        """Assesses the workloads that changes have touched, and those for which time passes."""
+        """Assesses the workloads that changes have touched, and those for which time passes.
+
+        Pods and workloads carry what anybody wrote. Whatever one of them makes of our code ends here: it is told once,
+        the workload is left alone until it changes or the next sweep, and all others go on.
+        """
         touched = set(self._workloads) if all_of_them else self._dirty | self._restless
         self._dirty = set()
         ground = self.ground
         for uid in touched:
-            group = self._group(uid)
-            if group is None:
-                self.assessments.pop(uid, None)
-                self._restless.discard(uid)
-                continue
-            found = assess(group, ground, now)
-            self._note_lost(found)
-            self.assessments[uid] = found
-            (self._restless.add if found.is_restless else self._restless.discard)(uid)
+            try:
+                self._assess(uid, ground, now)
+                self.failing.discard(uid)
+            except Exception:  # a boundary: one workload is not to stop all others
+                self._leave_alone(uid)
+                if uid not in self.failing:
+                    log.exception("%s cannot be assessed, and is left alone", self._name(uid))
+                self.failing.add(uid)
         self._forget_lost()
+
+    def _assess(self, uid: str, ground: Ground, now: float) -> None:
+        group = self._group(uid)
+        if group is None:
+            self._leave_alone(uid)
+            return
+        found = assess(group, ground, now)
+        self._note_lost(found)
+        self.assessments[uid] = found
+        (self._restless.add if found.is_restless else self._restless.discard)(uid)
+
+    def _leave_alone(self, uid: str) -> None:
+        self.assessments.pop(uid, None)
+        self._restless.discard(uid)
+
+    def _name(self, uid: str) -> str:
+        workload = self._workloads.get(uid)
+        return uid if workload is None else f"{workload.kind} {workload.key}"
 
     @property
     def restless(self) -> list[Assessment]:
@@ -248,7 +273,7 @@ class Board:
         for uid, pods in self._released_of.items():
             replica_set = self._sets.get(uid)
             owner = replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else ""
-            if owner in self.assessments:
+            if owner in self.assessments or owner in self.failing:
                 continue
             for pod in pods.values():
                 state = released(pod)

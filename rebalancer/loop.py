@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 
+from placement.backoff import doubled
 from placement.model import Class, Pod
 from placement.outage import Outages, Shape
 from placement.outcome import Outcome
@@ -189,7 +190,7 @@ class Loop:
             elif each.outcome is not None and each.outcome is not Outcome.GONE:
                 before = self._failed.get((uid, each.action.how))
                 tries = before.tries if before is not None else 0
-                wait = min(LONGEST_BLOCKED_SECONDS, BLOCKED_SECONDS * 2**tries)
+                wait = doubled(BLOCKED_SECONDS, tries, LONGEST_BLOCKED_SECONDS)
                 self._failed[uid, each.action.how] = Failed(tries + 1, timer + wait, each.outcome)
         self._tidy(timer, now)
 

@@ -79,6 +79,7 @@ class _Workloads(Collector):
             return
         found = sorted(self._board.assessments.values(), key=lambda each: each.group.workload.key)
         yield _single(names.METRIC_WORKLOADS_LEFT_OUT, max(0, len(found) - self._most))
+        yield _single(names.METRIC_WORKLOADS_FAILING, len(self._board.failing))
         yield _single(names.METRIC_UNDER_WAY, sum(each.under_way for each in found))
         yield from _of_workloads(found[: self._most])
         yield from self._exposures(found[: self._most])

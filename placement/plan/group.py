@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from placement import names
 from placement.availability import Availability
+from placement.backoff import doubled
 from placement.classes import Classes
 from placement.configuration import Configuration
 from placement.decide import pool_order
@@ -171,7 +172,11 @@ def former_owner(pod: Pod) -> str:
 
 
 def former_slot(pod: Pod) -> int | None:
-    text = pod.annotations.get(names.SLOT, "")
+    return _number(pod.annotations.get(names.SLOT, ""))
+
+
+def _number(text: str) -> int | None:
+    """Of at most nine digits: anybody may write anything on a pod."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
@@ -205,7 +210,7 @@ class Evicted:
 
     def is_too_soon(self, policy: str, cool_down_seconds: float, now: float) -> bool:
         """Its successor is left where it came out; each time that it did not help for twice as long, a day at most."""
-        return self.policy == policy and now < self.at + min(LONGEST_COOL_DOWN, cool_down_seconds * 2**self.tries)
+        return self.policy == policy and now < self.at + doubled(cool_down_seconds, self.tries, LONGEST_COOL_DOWN)
 
 
 def seat(workload: Workload, pod: Pod) -> str:
@@ -231,8 +236,8 @@ class Undone:
 
 def undone(pod: Pod) -> Undone | None:
     tries, _, until = pod.annotations.get(names.UNDONE, "").partition("/")
-    when = parse_moment(until)
-    return Undone(int(tries), when) if when is not None and tries.isdecimal() else None
+    when, times = parse_moment(until), _number(tries)
+    return Undone(times, when) if when is not None and times is not None else None
 
 
 def moment(at: float) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from placement import names
-from placement.model import Class
+from placement.model import Class, NodeTaint
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import Cluster
 
@@ -34,6 +38,46 @@ def test_the_clouds_word_about_an_earlier_node_of_that_name_proves_nothing() -> 
     cluster.run(30)
     assert rebalancer.count("bury") == buried
     assert rebalancer.violations == []
+
+
+def test_a_workload_that_cannot_be_assessed_stops_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told once, left alone, and looked at again when it changes."""
+    cluster = small()
+    rebalancer = Rebalancer(cluster)
+    board, (web,) = rebalancer.board, cluster.workloads
+    other = cluster.deploy("other", 2)
+    cluster.run(30)
+    board.observe(web, replace(web, template=None))  # type: ignore[arg-type]
+    for _ in range(3):
+        board.drain()
+        board.refresh(cluster.now, all_of_them=True)
+    assert set(board.assessments) == {other.uid}
+    assert board.failing == {web.uid}
+    assert [record.message for record in caplog.records] == [
+        "Deployment shop/web cannot be assessed, and is left alone"
+    ]
+    board.observe(web, web)
+    board.drain()
+    board.refresh(cluster.now)
+    assert board.failing == set()
+    assert web.uid in board.assessments
+
+
+@pytest.mark.parametrize("tries", ["5000", "9" * 5000, "-1", "x"], ids=["many", "long", "negative", "no digits"])
+def test_what_anybody_writes_on_a_pod_stops_nothing(tries: str) -> None:
+    """Its move is undone, and how often that was is read from the pod."""
+    cluster = small()
+    rebalancer = Rebalancer(cluster)
+    cluster.run(60)
+    for pod in cluster.pods:
+        cluster.put(replace(pod, annotations={**pod.annotations, names.UNDONE: f"{tries}/2020-01-01T00:00:00Z"}))
+    cluster.annotate(cluster.workloads[0], spot_ratio="0%")
+    for node in cluster.nodes.values():
+        if node.labels[names.CAPACITY] == "on-demand":
+            cluster.put(replace(node, taints=(NodeTaint("full"),)))
+    cluster.run(600)
+    assert rebalancer.count("undo") > 0
+    assert rebalancer.board.failing == set()
 
 
 def test_a_pod_that_was_put_back_is_not_put_back_again_before_it_is_seen() -> None:

@@ -45,7 +45,7 @@ def test_a_refusal_is_told_once() -> None:
     settle(cluster, rebalancer)
     told: list[str] = []
 
-    def tell(_workload: Workload, _reason: str, text: str, *, is_warning: bool = True) -> None:
+    def tell(workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> None:
         told.append(text)
 
     teller = Teller(tell)
