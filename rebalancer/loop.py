@@ -1,7 +1,8 @@
 """The loop: stores → board → plan → re-check → actions → outcomes.
 
 It wakes when something has changed, gathers changes for a moment, and looks at the rest once a second, because time
-passes too. Every few minutes it looks at everything anew, as a net for what no event told.
+passes too. Every few minutes it looks at everything anew, as a net for what no event told. A pass is kept short: what
+it leaves is done in the next one, which follows at once, and sees what has happened meanwhile.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ BATCH_SECONDS = 0.05
 TICK_SECONDS = 1.0
 SWEEP_SECONDS = 300.0
 MINUTE = 60.0
+MOST_NOTES = 100  # annotations in a pass, which cannot be interrupted: half a second at 200 a second
 EXPECTED_SECONDS = 5.0
 BACK_OFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0)
 BLOCKED_SECONDS = 2.0  # until an action that was not possible is tried again; doubled each time
@@ -120,6 +122,8 @@ class Loop:
         planned = self._watched.timer()
         done = self._executor.perform(made) if self._watched.is_leading() else []
         self._remember(done, now)
+        if made.left and done:
+            self._wake.set()
         self._tell(made, done, planned - began, self._watched.timer() - began)
         return made
 
@@ -142,6 +146,7 @@ class Loop:
             dict(self._evicted),
             self._watched.is_paused(now),
             self._held(),
+            MOST_NOTES,
         )
 
     # --- what we did, and have not seen yet --------------------------------------------------------------------------

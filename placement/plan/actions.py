@@ -144,6 +144,7 @@ class Plan:
     ended: tuple[Outage, ...] = ()  # outages that are over
     actions: tuple[Action, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    left: int = 0  # annotations that are left to the next pass, which follows at once
 
     def raw(self) -> dict[str, Any]:
         return {"actions": [each.raw() for each in self.actions], "skipped": [each.raw() for each in self.skipped]}

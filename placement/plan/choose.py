@@ -54,6 +54,7 @@ class Scene:
     evicted: Mapping[str, Evicted] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
     is_paused: bool = False
     held: Mapping[tuple[str, How], Outcome] = field(default_factory=dict)  # by UID: what failed a moment ago, and how
+    most_notes: int | None = None  # annotations at once; None: all
 
     @property
     def zones(self) -> dict[Class, frozenset[str]]:
@@ -62,7 +63,10 @@ class Scene:
 
 
 def plan(scene: Scene) -> Plan:
-    """What to do now. First what makes replacements possible, then what restores service, then what improves it."""
+    """What to do now. First what makes replacements possible, then what restores service, then what improves it.
+
+    Of annotations only so many at once (`most_notes`): 3,000 would take a minute, and a node may be lost meanwhile.
+    """
     if scene.is_paused:
         return Plan(skipped=tuple(_paused(scene)))
     if not scene.assessments and not scene.outages.standing(scene.now):
@@ -111,14 +115,16 @@ class _Chooser:
         swept = [action for each in scene.assessments for action in each.sweeps]
         replaced, given_up = self._stuck(outages)
         sweeps = sorted({(action.how, action.pod.uid): action for action in (*given_up, *swept)}.values(), key=_turn)
-        notes = [action for each in scene.assessments for action in each.notes]
+        notes = list(self._unheld(action for each in scene.assessments for action in each.notes))
         rest = self._moved(wish for wish in wishes if wish.why is not Why.LEAVING)
-        actions = tuple(self._unheld((*buried, *urgent, *sweeps, *notes, *replaced, *rest)))
+        ordered = sorted((*notes[: scene.most_notes], *rest), key=lambda action: action.why.rank)
+        actions = (*self._unheld((*buried, *urgent, *sweeps, *replaced)), *ordered)
         workloads = {each.group.workload.uid: each.group.workload for each in scene.assessments}
         skipped = tuple(
             Skipped(workloads[uid], why, blocked, count) for (uid, why, blocked), count in self._skipped.items()
         )
-        return Plan(tuple(_distinct(outages)), tuple(self._ended(outages)), actions, skipped)
+        left = len(notes[scene.most_notes :]) if scene.most_notes is not None else 0
+        return Plan(tuple(_distinct(outages)), tuple(self._ended(outages)), actions, skipped, left)
 
     def _moved(self, wishes: Iterable[Wish]) -> list[Action]:
         return [action for wish in wishes if (action := self._move(wish)) is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -319,6 +320,23 @@ def test_the_last_on_on_demand_waits_for_another() -> None:
     made = planned(replace(found, cohorts=(replace(found.cohorts[0], uid="d"),)))
     assert [action.pod.name for action in made.actions] == ["db-0"]
     assert Blocked.LAST_ON_DEMAND in skipped(made)
+
+
+def missed(name: str, pods: int) -> Group:
+    """A workload that admission has missed."""
+    found = group([pod(f"{name}-{index}", None, "o") for index in range(pods)])
+    return replace(found, workload=replace(found.workload, uid=name, name=name))
+
+
+def test_annotations_wait_for_what_is_more_important_and_for_each_other() -> None:
+    """20 workloads of 15 missed pods: 100 at once, after what is below its floor, before what is on the wrong class."""
+    below = group([pod(f"f{slot}", slot, "s") for slot in range(3)])
+    below = replace(below, workload=replace(below.workload, uid="z", name="below"))
+    wrong = replace(ten(), workload=replace(ten().workload, uid="zz", name="wrong"))
+    made = planned(*(missed(f"w{index}", 15) for index in range(20)), below, wrong, most_notes=100)
+    assert [why for why, _ in groupby(made.actions, lambda action: action.why)] == [Why.FLOOR, Why.ADOPT, Why.RATIO]
+    assert sum(action.how is How.ANNOTATE for action in made.actions) == 100
+    assert made.left == 200
 
 
 def test_a_pause_stops_all() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor as Pool
 from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any
 
 from placement import names
@@ -96,7 +97,8 @@ class Rebalancer:
             now=lambda: cluster.now,
             timer=lambda: cluster.now,
         )
-        self.loop = Loop(self.board, executor, watched, self._tell)
+        self.wake = Event()
+        self.loop = Loop(self.board, executor, watched, self._tell, self.wake)
 
     def kill(self) -> None:
         """And another one takes over."""

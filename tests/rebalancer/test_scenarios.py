@@ -514,3 +514,38 @@ def test_moves_to_a_class_that_is_full_come_to_nothing_and_bother_nobody() -> No
     cluster.run_until(lambda: rebalancer.is_exact(web), 4000)
     assert rebalancer.count("finish") == 4
     assert rebalancer.violations == []
+
+
+def test_many_annotations_do_not_keep_a_notice_waiting() -> None:
+    """300 missed pods, 100 annotated in a pass; a node leaves after the first: its pods are released in the second."""
+    cluster = shop(spot=2, on_demand=60)
+    web = cluster.deploy("web", 4)
+    cluster.run(30)
+    cluster.webhook_is_up = False
+    for index in range(20):
+        cluster.deploy(f"missed-{index}", 15)
+    cluster.run(60)
+    cluster.webhook_is_up = True
+    rebalancer = Rebalancer(cluster)
+    cluster.step()
+    assert rebalancer.count("annotate") == 100
+    leaving = next(pod.node for pod in cluster.pods_of(web) if cluster.class_of(pod) is SPOT)
+    expected = sum(pod.node == leaving for pod in cluster.pods)
+    cluster.cordon(leaving, TERMINATION)
+    cluster.step()
+    assert [write.verb for write in rebalancer.writes[100 : 100 + expected]] == ["release"] * expected
+    cluster.run(3)
+    assert rebalancer.count("annotate") >= 300
+
+
+def test_a_pass_that_leaves_something_is_followed_by_another_at_once() -> None:
+    cluster = shop(spot=0, on_demand=20)
+    cluster.webhook_is_up = False
+    cluster.deploy("missed", 120)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    cluster.step()
+    assert rebalancer.wake.is_set()
+    rebalancer.wake.clear()
+    cluster.step()
+    assert not rebalancer.wake.is_set()
