@@ -40,6 +40,8 @@ LEFT_ALONE = PREFIX + "left-alone"
 # Annotation "<until>/<hash>": until when the pod is released, and the pod-template-hash to put back (design §4a). Its
 # slot is free. Written by the rebalancer when it releases a pod, removed when it undoes that; read by all.
 RELEASED = PREFIX + "released"
+# How the label pod-template-hash of a released pod begins: with the annotation, what tells that it is released.
+RELEASED_HASH = "released-"
 # Annotation "<class>/<policy>/<when>" on a replacement: the class that its predecessor was moved away from, and under
 # which ratio and floor. Written and read by the rebalancer: no pod goes back within the cool-down.
 MOVED = PREFIX + "moved"

@@ -32,6 +32,7 @@ from placement.plan.assess import Assessment, assess
 from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of, released
 from placement.plan.lost import Gone, proof_of
 from placement.policy import Policy, resolve
+from placement.selector import matches
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +167,7 @@ class Board:
 
     def _file(self, where: Pod, pod: Pod | None) -> None:
         """Puts a pod where it belongs by what it was or is; None takes it away."""
-        if names.RELEASED in where.annotations:
+        if where.is_released:
             self._touch(former_owner(where))
             _nest(self._released_of, former_owner(where), where.uid, pod)
         elif where.owner is not None:
@@ -269,23 +270,45 @@ class Board:
         return [self.assessments[uid] for uid in sorted(self._restless)]
 
     def left_over(self) -> Iterator[Action]:
-        """Released pods whose workload is gone, or opted out: deleted as it was, or put back."""
+        """Released pods that no workload of ours answers for any more."""
         for uid, pods in self._released_of.items():
             replica_set = self._sets.get(uid)
-            owner = replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else ""
-            if owner in self.assessments or owner in self.failing:
-                continue
             for pod in pods.values():
-                state = released(pod)
-                is_gone = owner not in self._workloads  # its ReplicaSet may be there for a moment longer
-                if pod.terminating or (is_gone and not self._is_opted_in(pod.namespace)):
-                    continue
-                if is_gone or state is None:
-                    yield Action(How.FINISH, Why.OVER, None, pod, text="its workload is gone")
-                else:
-                    labels = {names.POD_TEMPLATE_HASH: state.template_hash}
-                    written = {names.RELEASED: None}
-                    yield Action(How.UNDO, Why.OVER, None, pod, annotations=written, labels=labels, text="opted out")
+                if not pod.terminating:
+                    yield from self._without_set(pod) if replica_set is None else self._with_set(pod, replica_set)
+
+    def _with_set(self, pod: Pod, replica_set: ReplicaSet) -> Iterator[Action]:
+        """It is put back where its workload has opted out, or left its ReplicaSet behind (`--cascade=orphan`).
+
+        Where its workload is gone, its ReplicaSet will be, too, in a moment.
+        """
+        if replica_set.namespace != pod.namespace:
+            return  # a copy
+        owner = replica_set.owner
+        if owner is not None and (owner.uid in self.assessments or owner.uid in self.failing):
+            return
+        if owner is None or owner.uid in self._workloads:
+            state = released(pod)
+            before = replica_set.template.labels.get(names.POD_TEMPLATE_HASH)
+            labels = {names.POD_TEMPLATE_HASH: before if state is None else state.template_hash}
+            text = "opted out" if owner is not None else "its Deployment is gone, its ReplicaSet is not"
+            yield Action(How.UNDO, Why.OVER, None, pod, annotations={names.RELEASED: None}, labels=labels, text=text)
+
+    def _without_set(self, pod: Pod) -> Iterator[Action]:
+        """Deleted with its workload, had it not been released. If that is there, evicted when all others serve."""
+        if not self._is_opted_in(pod.namespace):
+            return
+        workload = self._owner_by_selector(pod)
+        found = self.assessments.get(workload.uid) if workload is not None else None
+        if workload is None:
+            yield Action(How.FINISH, Why.OVER, None, pod, text="its workload is gone")
+        elif found is not None and sum(member.serves for member in found.members) >= workload.replicas:
+            yield Action(How.FINISH, Why.OVER, workload, pod, text="its ReplicaSet is gone")
+
+    def _owner_by_selector(self, pod: Pod) -> Workload | None:
+        here = (self._workloads[uid] for uid in self._in_namespace.get(pod.namespace, ()))
+        found = (each for each in here if each.kind is Kind.DEPLOYMENT and each.selector)
+        return next((each for each in found if matches(each.selector, pod.labels)), None)
 
     @property
     def namespaces(self) -> Mapping[str, Namespace]:
@@ -333,7 +356,9 @@ class Board:
             replica_set.settled,
             replica_set.template,
             tuple(self._pods_of.get(uid, NO_PODS).values()),
-            tuple(self._released_of.get(uid, NO_PODS).values()),
+            tuple(
+                pod for pod in self._released_of.get(uid, NO_PODS).values() if pod.namespace == replica_set.namespace
+            ),
         )
 
     def _policy(self, workload: Workload, namespace: Namespace) -> Policy:
@@ -363,7 +388,7 @@ class Board:
 
     def _workloads_on(self, node: str) -> Iterator[str]:
         for pod in self._pods_on.get(node, NO_PODS).values():
-            uid = former_owner(pod) if names.RELEASED in pod.annotations else pod.owner.uid if pod.owner else ""
+            uid = former_owner(pod) if pod.is_released else pod.owner.uid if pod.owner else ""
             replica_set = self._sets.get(uid)
             yield replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else uid
 

@@ -255,7 +255,7 @@ class _Chooser:
             origin,
             wish.to,
             annotations={names.RELEASED: Released(until, template_hash).text()},
-            labels={names.POD_TEMPLATE_HASH: f"released-{template_hash}"[:63]},
+            labels={names.POD_TEMPLATE_HASH: f"{names.RELEASED_HASH}{template_hash}"[:63]},
             text=f"to {wish.to}",
         )
 

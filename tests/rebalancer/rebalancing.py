@@ -169,7 +169,17 @@ class Rebalancer:
         return with_fault({"": Outcome.DONE, "429": Outcome.BLOCKED, "500": Outcome.IMPOSSIBLE}[answer])
 
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
-        raise AssertionError("nothing is deleted but by eviction or burial")
+        """What is released and has lost its workload; nothing else is deleted but by eviction or burial."""
+        pod = self.cluster.pod(key, uid)
+        with_fault = self._guarded("delete", pod)
+        if pod is None:
+            return with_fault(Outcome.GONE)
+        if (refused := self.refuses("delete", pod)) is not None:
+            return with_fault(refused)
+        if names.RELEASED not in pod.annotations or self._workload_of(pod) is not None:
+            self._violated(f"{pod.name} is deleted")
+        self.cluster.delete_pod(pod)
+        return with_fault(Outcome.DONE)
 
     def fail_lost(self, key: Key, uid: str, why: str) -> Outcome:
         pod = self.cluster.pod(key, uid)
