@@ -43,7 +43,8 @@ RELEASED = PREFIX + "released"
 # How the label pod-template-hash of a released pod begins: with the annotation, what tells that it is released.
 RELEASED_HASH = "released-"
 # Annotation "<class>/<policy>/<when>" on a replacement: the class that its predecessor was moved away from, and under
-# which ratio and floor. Written and read by the rebalancer: no pod goes back within the cool-down.
+# which ratio and floor; "/<tries>" follows where evictions were in vain before. Written and read by the rebalancer: no
+# pod goes back within the cool-down.
 MOVED = PREFIX + "moved"
 # Annotation "<tries>/<when>" on a pod whose move was undone: not tried again before then. The rebalancer's own.
 UNDONE = PREFIX + "undone"

@@ -21,7 +21,7 @@ from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan
 from placement.plan.assess import Assessment, shape_of
 from placement.plan.choose import Scene, plan
-from placement.plan.group import Evicted, policy_mark, seat
+from placement.plan.group import Evicted, evicted, policy_mark, seat
 from rebalancer.board import Board
 from rebalancer.executor import Done, Executor
 
@@ -202,9 +202,10 @@ class Loop:
     def _mark(self, action: Action, now: float) -> Evicted:
         assert action.workload is not None
         policy = policy_mark(self._board.assessments[action.workload.uid].group.policy.slots)
-        before = self._evicted.get(seat(action.workload, action.pod))
+        before = self._evicted.get(seat(action.workload, action.pod)) or evicted(action.pod)
         is_again = before is not None and (before.origin, before.policy) == (str(action.origin), policy)
-        return Evicted(str(action.origin), policy, now, before.tries + 1 if before is not None and is_again else 0)
+        tries = before.tries + 1 if before is not None and is_again else 0
+        return Evicted(str(action.origin), policy, now, tries, action.pod.uid)
 
     def _tidy(self, timer: float, now: float) -> None:
         """Forgets pods that nobody asks about any more."""

@@ -73,6 +73,7 @@ class Blocked(StrEnum):
     QUOTA = "the namespace's quota has no room for one more pod"
     BUDGET = "a PodDisruptionBudget allows no disruption"
     MINIMUM = "as many must serve as do"
+    LAST = "no other replica serves meanwhile (min-available: 0 allows it)"
     LAST_ON_DEMAND = "the workload would fall below its on-demand floor"
     NO_PLACE = "no place is proven for its replacement"
     AUTOSCALER = "an autoscaler is on it"

@@ -182,21 +182,23 @@ def _number(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where a pod's predecessor was moved away from, under which ratio and floor, and when."""
+    """Where a pod's predecessor was moved away from, under which ratio and floor, when, and how often in vain."""
 
     origin: str
     policy: str
     at: float
+    tries: int = 0
 
     def text(self) -> str:
-        return f"{self.origin}/{self.policy}/{moment(self.at)}"
+        return f"{self.origin}/{self.policy}/{moment(self.at)}" + (f"/{self.tries}" if self.tries else "")
 
 
 def moved(pod: Pod) -> Moved | None:
     origin, _, rest = pod.annotations.get(names.MOVED, "").partition("/")
-    policy, _, at = rest.partition("/")
+    policy, _, rest = rest.partition("/")
+    at, _, tries = rest.partition("/")
     when = parse_moment(at)
-    return Moved(origin, policy, when) if when is not None else None
+    return Moved(origin, policy, when, _number(tries) or 0) if when is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +209,17 @@ class Evicted:
     policy: str
     at: float
     tries: int = 0
+    uid: str = ""  # of the pod itself
 
     def is_too_soon(self, policy: str, cool_down_seconds: float, now: float) -> bool:
         """Its successor is left where it came out; each time that it did not help for twice as long, a day at most."""
         return self.policy == policy and now < self.at + doubled(cool_down_seconds, self.tries, LONGEST_COOL_DOWN)
+
+
+def evicted(pod: Pod) -> Evicted | None:
+    """What is written on a successor about its predecessor."""
+    before = moved(pod)
+    return None if before is None else Evicted(before.origin, before.policy, before.at, before.tries)
 
 
 def seat(workload: Workload, pod: Pod) -> str:

@@ -313,6 +313,42 @@ def test_an_eviction_that_did_not_help_is_not_repeated_soon() -> None:
     assert moves_of(planned(found, evicted=again)) == 0
 
 
+def test_an_eviction_that_did_not_help_is_written_on_the_successor() -> None:
+    """So that the next leader knows, too."""
+    found = stateful()
+    before = Evicted("on-demand", policy_mark(found.policy.slots), NOW - 60, tries=2, uid="the old db-7")
+    made = planned(found, evicted={"d/7": before})
+    (mark,) = [action for action in made.actions if action.how is How.ANNOTATE]
+    assert mark.pod.name == "db-7"
+    pods = [
+        replace(each, annotations={**each.annotations, names.MOVED: str(mark.annotations[names.MOVED])})
+        for each in found.cohorts[0].pods
+    ]
+    told = replace(found, cohorts=(replace(found.cohorts[0], pods=tuple(pods)),))
+    assert skipped(planned(told)) == {Blocked.COOL_DOWN: 5}
+    assert all(action.how is not How.ANNOTATE for action in planned(told, evicted={"d/7": before}).actions)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, {Blocked.LAST: 1}),
+        ({"needed": 0, "source": Source.DECLARED}, {}),
+        ({"needed": 0, "source": Source.BUDGET}, {}),
+        ({"needed": 1, "source": Source.DECLARED}, {Blocked.MINIMUM: 1}),
+    ],
+    ids=["nobody said anything", "none must serve", "its budget lets it go", "one must serve"],
+)
+def test_the_last_replica_is_evicted_only_where_somebody_said_so(
+    fields: dict[str, Any], expected: dict[Blocked, int]
+) -> None:
+    """db-0 is on spot and belongs on on-demand, as a lone replica does."""
+    found = group([own(pod("db-0", 0, "s", owner="d"))], kind=Kind.STATEFUL_SET, **fields)
+    made = planned(replace(found, cohorts=(replace(found.cohorts[0], uid="d"),)))
+    assert skipped(made) == expected
+    assert moves_of(made) == (not expected)
+
+
 def test_the_last_on_on_demand_waits_for_another() -> None:
     """db-0 is on spot, db-1 on on-demand, the floor is 1: db-0 goes first."""
     pods = [own(pod("db-0", 0, "s", owner="d")), own(pod("db-1", 1, "o", owner="d"))]

@@ -442,7 +442,8 @@ def test_a_pool_without_room_draws_nobody() -> None:
     assert rebalancer.skipped == {str(Blocked.NO_PLACE)}
 
 
-def test_an_ordered_stateful_set_that_cannot_stay_on_spot_is_not_evicted_over_and_over() -> None:
+@pytest.mark.parametrize("restarts", [False, True], ids=["one leader", "a new leader every five minutes"])
+def test_an_ordered_stateful_set_that_cannot_stay_on_spot_is_not_evicted_over_and_over(restarts: bool) -> None:
     """Its spot ordinals are soft. The scheduler, for reasons of its own, puts them elsewhere each time."""
     cluster = shop(spot=2, on_demand=2)
     db = cluster.deploy_stateful("db", 3, ordered=True)
@@ -452,7 +453,10 @@ def test_an_ordered_stateful_set_that_cannot_stay_on_spot_is_not_evicted_over_an
     rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
     cluster.run(120)
     watcher.begin()
-    cluster.run(1800)
+    for _ in range(6):
+        cluster.run(300)
+        if restarts:
+            rebalancer.kill()
     assert mix_of(cluster, db) == Mix(0, 3)
     assert rebalancer.count("evict") <= 2 * 3
     assert watcher.low["db"] >= 2
