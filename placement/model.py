@@ -313,6 +313,7 @@ class Workload:
     ordered: bool = False  # StatefulSet with podManagementPolicy OrderedReady
     first_ordinal: int = 0
     settled: bool = True  # its controller has acted on the latest spec
+    revision: str = ""  # StatefulSet: the revision that its pods are to have, by its status
 
     @property
     def key(self) -> Key:

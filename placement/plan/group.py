@@ -93,6 +93,14 @@ class Group:
 
     @property
     def is_rolling(self) -> bool:
+        """More than one revision has pods. A StatefulSet's controller takes the next pod as soon as all serve, as we do:
+
+        together that would be two less.
+        """
+        if self.is_stateful:
+            revision = self.workload.revision
+            shown = (pod.labels.get(names.CONTROLLER_REVISION_HASH) for cohort in self.cohorts for pod in cohort.pods)
+            return bool(revision) and any(each not in (None, revision) for each in shown)
         return sum(bool(cohort.replicas or cohort.pods) for cohort in self.cohorts) > 1
 
 

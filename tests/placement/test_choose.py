@@ -272,6 +272,8 @@ def stateful(**fields: Any) -> Group:
         pod(f"db-{k}", k, "o", owner="d", **({"ready": False} if k in fields.get("down", ()) else {})) for k in range(8)
     ]
     fields.pop("down", None)
+    shown = {names.CONTROLLER_REVISION_HASH: fields.pop("shown", "r2")}
+    pods = [replace(each, labels={**each.labels, **shown}) if each.name == "db-0" else each for each in pods]
     made = group([own(each) for each in pods], kind=Kind.STATEFUL_SET, **fields)
     return replace(made, cohorts=(replace(made.cohorts[0], uid="d"),))
 
@@ -293,8 +295,9 @@ def test_what_cannot_be_released_is_evicted_one_at_a_time() -> None:
         ({"needed": 8, "source": Source.DECLARED}, {}, Blocked.MINIMUM),
         ({"annotations": {names.SPOT_RATIO: "70%", names.MIN_ON_DEMAND: "2"}}, {"nodes": NODES[:1]}, Blocked.NO_PLACE),
         ({}, {"budgets": lambda _pod: (budget(allowed=0, healthy=8, desired=8),)}, Blocked.BUDGET),
+        ({"revision": "r2", "shown": "r1"}, {}, Blocked.ROLLOUT),
     ],
-    ids=["while one does not serve", "as many must serve", "without a place", "against its budget"],
+    ids=["while one does not serve", "as many must serve", "without a place", "against its budget", "in a rollout"],
 )
 def test_an_eviction_needs_more(fields: dict[str, Any], scene: dict[str, Any], blocked: Blocked) -> None:
     made = planned(stateful(**fields), **scene)

@@ -294,7 +294,7 @@ def stateful_set_controller(cluster: Cluster, workload: Workload) -> None:
     stale = [pod for pod in by_name.values() if pod.labels[names.CONTROLLER_REVISION_HASH] != f"r{making.revision}"]
     if is_whole and not condemned and stale:
         cluster.delete_pod(max(stale, key=_ordinal))
-    cluster.put(replace(cluster.again(workload), settled=True))
+    cluster.put(replace(cluster.again(workload), settled=True, revision=f"r{making.revision}"))
 
 
 def _ordinal(pod: Pod) -> int:

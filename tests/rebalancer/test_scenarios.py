@@ -553,3 +553,21 @@ def test_a_pass_that_leaves_something_is_followed_by_another_at_once() -> None:
     rebalancer.wake.clear()
     cluster.step()
     assert not rebalancer.wake.is_set()
+
+
+def test_a_stateful_set_is_left_alone_during_its_own_rollout() -> None:
+    """Its controller takes one pod after the other, and so would we: nobody is evicted before it is done."""
+    cluster = shop(spot=3, on_demand=4)
+    db = cluster.deploy_stateful("db", 8)
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    settle(cluster, rebalancer)
+    cluster.roll_out(db)
+    cluster.run(3)
+    cluster.annotate(db, spot_ratio="30%")
+    stale = f"r{cluster.makings[db.uid].revision - 1}"
+    while any(pod.labels[names.CONTROLLER_REVISION_HASH] == stale for pod in cluster.pods_of(db)):
+        cluster.step()
+        assert rebalancer.count("evict") == 0
+    settle(cluster, rebalancer, 1800)
+    assert watcher.low["db"] >= 7
