@@ -33,8 +33,10 @@ from benchmarks.stores import Stores, board_in_memory
 from benchmarks.synthetic import Size
 from cli.rebalancer import Program
 from dashboard.app import create_app as create_dashboard
+from dashboard.desk import Desk
 from dashboard.guard import Guard, known_hosts
 from dashboard.history import History
+from dashboard.server import serving as serving_page
 from dashboard.view import Around, Viewer
 from kube.client import Client
 from kube.faults import NO_FAULTS
@@ -136,9 +138,11 @@ def follow(size: Size, port: int) -> Figures:
     client = Client(Configuration(host=f"http://127.0.0.1:{port}"), user_agent="spotweave-bench")
     program = Program(client, configuration.Configuration(), NO_FAULTS)
     start_mib, began = _memory_mib("VmRSS"), time.monotonic()
-    probes, page_ = create_app(program.metrics, program.missing), _page(program)
+    probes, desk = create_app(program.metrics, program.missing), Desk(program.viewer, program.history)
+    guard = Guard(known_hosts(None, []))
+    page_ = create_dashboard(desk, guard)
     runs = threading.Thread(target=program.run, name="loop")
-    with serving(probes, "127.0.0.1:0"), serving(page_, "127.0.0.1:0", "page"):
+    with serving(probes, "127.0.0.1:0"), serving_page(desk, guard, "127.0.0.1:0"):
         runs.start()
         _await(lambda: program.missing() is None)
         sync_seconds, list_seconds = time.monotonic() - began, _cpu_seconds(PODS_INFORMER)
@@ -162,10 +166,6 @@ def follow(size: Size, port: int) -> Figures:
         "decide_us": loop_seconds / EVENTS * 1e6,
         **{name: float(count) for name, count in _counted(program.stores).items()},
     }
-
-
-def _page(program: Program) -> Flask:
-    return create_dashboard(program.viewer, program.history, Guard(known_hosts(None, [])))
 
 
 def _await(is_so: Callable[[], bool]) -> None:

@@ -28,6 +28,7 @@ from placement.savings import Prices, Rate, Savings, savings
 from placement.status import WorkloadStatus, read_policy, status_of
 
 NO_PRICES = Prices()
+COPY_SECONDS = 1.0
 LASTS_SECONDS = 1.0  # a view lasts so long, however many passes there are
 
 
@@ -186,7 +187,7 @@ class Viewer:
     def take(self, plan: Plan, now: float) -> Taken:
         """On the loop's thread, after a pass. Workloads are copied once a second, however many passes there are."""
         board, before = self._board, self._taken
-        is_fresh = now < self._copied_at + SHORTEST_SECONDS
+        is_fresh = now < self._copied_at + COPY_SECONDS
         kept = before if before is not None and is_fresh and not self._has_nodes_changed(before) else None
         self._copied_at = now if kept is None else self._copied_at
         self._taken = Taken(

@@ -374,6 +374,7 @@ def _workload(kind: Kind, wire: WorkloadObject, rollout: Callable[[WorkloadSpec]
         ordered=kind is Kind.STATEFUL_SET and spec.pod_management_policy != "Parallel",
         first_ordinal=(spec.ordinals.start if spec.ordinals is not None else None) or 0,
         settled=(status.observed_generation or 0) == (meta.generation or 0),
+        revision=intern(status.update_revision or ""),
     )
 
 

@@ -260,6 +260,7 @@ class WorkloadSpec(Wire):
 class WorkloadStatus(Wire):
     observed_generation: int | None = None
     replicas: int | None = None
+    update_revision: str | None = None
 
 
 class WorkloadObject(Identity):

@@ -235,6 +235,12 @@ _TABLE = (
         "Workloads without series, because there are too many",
     ),
     Metric(
+        names.METRIC_WORKLOADS_FAILING,
+        Type.GAUGE,
+        Writer.LEADER,
+        "Workloads that are left alone, because something about them makes our code fail: see the log",
+    ),
+    Metric(
         names.METRIC_NODES,
         Type.GAUGE,
         Writer.LEADER,

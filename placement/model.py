@@ -208,10 +208,18 @@ class Pod:
     @property
     def is_live(self) -> bool:
         """It counts for its owner: not on its way out, not finished, not released."""
+        return not self.terminating and self.phase not in ("Failed", "Succeeded") and not self.is_released
+
+    @property
+    def is_released(self) -> bool:
+        """We took it from its ReplicaSet, to move it: annotation and label say so, and nobody else owns it.
+
+        An annotation alone proves nothing: people copy pods.
+        """
         return (
-            not self.terminating
-            and self.phase not in ("Failed", "Succeeded")
-            and names.RELEASED not in self.annotations
+            names.RELEASED in self.annotations
+            and self.labels.get(names.POD_TEMPLATE_HASH, "").startswith(names.RELEASED_HASH)
+            and (self.owner is None or self.annotations.get(names.DECISION, "").startswith(f"{self.owner.uid}/"))
         )
 
     @property
@@ -320,6 +328,7 @@ class Workload:
     ordered: bool = False  # StatefulSet with podManagementPolicy OrderedReady
     first_ordinal: int = 0
     settled: bool = True  # its controller has acted on the latest spec
+    revision: str = ""  # StatefulSet: the revision that its pods are to have, by its status
 
     @property
     def key(self) -> Key:

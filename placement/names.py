@@ -40,8 +40,11 @@ LEFT_ALONE = PREFIX + "left-alone"
 # Annotation "<until>/<hash>": until when the pod is released, and the pod-template-hash to put back (design §4a). Its
 # slot is free. Written by the rebalancer when it releases a pod, removed when it undoes that; read by all.
 RELEASED = PREFIX + "released"
+# How the label pod-template-hash of a released pod begins: with the annotation, what tells that it is released.
+RELEASED_HASH = "released-"
 # Annotation "<class>/<policy>/<when>" on a replacement: the class that its predecessor was moved away from, and under
-# which ratio and floor. Written and read by the rebalancer: no pod goes back within the cool-down.
+# which ratio and floor; "/<tries>" follows where evictions were in vain before. Written and read by the rebalancer: no
+# pod goes back within the cool-down.
 MOVED = PREFIX + "moved"
 # Annotation "<tries>/<when>" on a pod whose move was undone: not tried again before then. The rebalancer's own.
 UNDONE = PREFIX + "undone"
@@ -161,6 +164,7 @@ METRIC_FLOOR = "spotweave_workload_min_on_demand"
 METRIC_BLAST_RADIUS = "spotweave_blast_radius"
 METRIC_SURVIVES = "spotweave_survives"
 METRIC_WORKLOADS_LEFT_OUT = "spotweave_workloads_left_out"
+METRIC_WORKLOADS_FAILING = "spotweave_workloads_failing"
 METRIC_MOVES = "spotweave_moves"
 METRIC_ACTIONS = "spotweave_actions"
 METRIC_BLOCKED = "spotweave_blocked_pods"

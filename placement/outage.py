@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from placement import names
+from placement.backoff import doubled
 from placement.model import Class, NodeTerm
 
 KEY = "outages.json"
@@ -114,7 +115,7 @@ def noted(outages: Outages, outage: Outage, now: float, seconds: float | None = 
     """
     before = next((each for each in outages.noted if each.key == outage.key), None)
     strikes = before.strikes + 1 if before is not None and now < before.until + (before.until - before.since) else 0
-    lasts = min(LONGEST_SECONDS, FIRST_SECONDS * 2**strikes) if seconds is None else seconds
+    lasts = doubled(FIRST_SECONDS, strikes, LONGEST_SECONDS) if seconds is None else seconds
     new = replace(outage, since=now, until=now + lasts, strikes=strikes)
     return Outages(outages.version + 1, (*_without(outages, [outage], now), new))
 

@@ -7,6 +7,7 @@ the loop's. Who answers others (metrics, dashboard) keeps what that thread hands
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -34,6 +35,9 @@ from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of,
 from placement.plan.lost import Gone, proof_of
 from placement.plan.room import host_port
 from placement.policy import Policy, resolve
+from placement.selector import matches
+
+log = logging.getLogger(__name__)
 
 DELETED_BY_CLOUD = "DeletingNode"
 LOOK_SECONDS = 0.9  # the loop comes by every second
@@ -65,6 +69,7 @@ class Board:
         self._ground: Ground | None = None
         self.lost: dict[str, Gone] = {}
         self.assessments: dict[str, Assessment] = {}  # by the workload's UID
+        self.failing: set[str] = set()  # workloads that could not be assessed
         self._restless: set[str] = set()
         self._looked_at = float("-inf")
         self._takes: Mapping[type, Callable[[Any, Any], None]] = {
@@ -168,7 +173,7 @@ class Board:
 
     def _file(self, where: Pod, pod: Pod | None) -> None:
         """Puts a pod where it belongs by what it was or is; None takes it away."""
-        if names.RELEASED in where.annotations:
+        if where.is_released:
             self._touch(former_owner(where))
             _nest(self._released_of, former_owner(where), where.uid, pod)
         elif where.owner is not None:
@@ -232,6 +237,8 @@ class Board:
         """Assesses the workloads that changes have touched; and once a second, those for which time passes.
 
         Many may be blocked for long, and there may be many changes in a second: they must not cost their product.
+        Pods and workloads carry what anybody wrote. Whatever one of them makes of our code ends here: it is told once,
+        the workload is left alone until it changes or the next sweep, and all others go on.
         """
         touched = set(self._workloads) if all_of_them else self._dirty
         if now - self._looked_at >= LOOK_SECONDS:
@@ -240,16 +247,33 @@ class Board:
         self._dirty = set()
         ground = self.ground
         for uid in touched:
-            group = self._group(uid)
-            if group is None:
-                self.assessments.pop(uid, None)
-                self._restless.discard(uid)
-                continue
-            found = assess(group, ground, now)
-            self._note_lost(found)
-            self.assessments[uid] = found
-            (self._restless.add if found.is_restless else self._restless.discard)(uid)
+            try:
+                self._assess(uid, ground, now)
+                self.failing.discard(uid)
+            except Exception:  # a boundary: one workload is not to stop all others
+                self._leave_alone(uid)
+                if uid not in self.failing:
+                    log.exception("%s cannot be assessed, and is left alone", self._name(uid))
+                self.failing.add(uid)
         self._forget_lost()
+
+    def _assess(self, uid: str, ground: Ground, now: float) -> None:
+        group = self._group(uid)
+        if group is None:
+            self._leave_alone(uid)
+            return
+        found = assess(group, ground, now)
+        self._note_lost(found)
+        self.assessments[uid] = found
+        (self._restless.add if found.is_restless else self._restless.discard)(uid)
+
+    def _leave_alone(self, uid: str) -> None:
+        self.assessments.pop(uid, None)
+        self._restless.discard(uid)
+
+    def _name(self, uid: str) -> str:
+        workload = self._workloads.get(uid)
+        return uid if workload is None else f"{workload.kind} {workload.key}"
 
     @property
     def restless(self) -> list[Assessment]:
@@ -257,23 +281,45 @@ class Board:
         return [self.assessments[uid] for uid in sorted(self._restless)]
 
     def left_over(self) -> Iterator[Action]:
-        """Released pods whose workload is gone, or opted out: deleted as it was, or put back."""
+        """Released pods that no workload of ours answers for any more."""
         for uid, pods in self._released_of.items():
             replica_set = self._sets.get(uid)
-            owner = replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else ""
-            if owner in self.assessments:
-                continue
             for pod in pods.values():
-                state = released(pod)
-                is_gone = owner not in self._workloads  # its ReplicaSet may be there for a moment longer
-                if pod.terminating or (is_gone and not self._is_opted_in(pod.namespace)):
-                    continue
-                if is_gone or state is None:
-                    yield Action(How.FINISH, Why.OVER, None, pod, text="its workload is gone")
-                else:
-                    labels = {names.POD_TEMPLATE_HASH: state.template_hash}
-                    written = {names.RELEASED: None}
-                    yield Action(How.UNDO, Why.OVER, None, pod, annotations=written, labels=labels, text="opted out")
+                if not pod.terminating:
+                    yield from self._without_set(pod) if replica_set is None else self._with_set(pod, replica_set)
+
+    def _with_set(self, pod: Pod, replica_set: ReplicaSet) -> Iterator[Action]:
+        """It is put back where its workload has opted out, or left its ReplicaSet behind (`--cascade=orphan`).
+
+        Where its workload is gone, its ReplicaSet will be, too, in a moment.
+        """
+        if replica_set.namespace != pod.namespace:
+            return  # a copy
+        owner = replica_set.owner
+        if owner is not None and (owner.uid in self.assessments or owner.uid in self.failing):
+            return
+        if owner is None or owner.uid in self._workloads:
+            state = released(pod)
+            before = replica_set.template.labels.get(names.POD_TEMPLATE_HASH)
+            labels = {names.POD_TEMPLATE_HASH: before if state is None else state.template_hash}
+            text = "opted out" if owner is not None else "its Deployment is gone, its ReplicaSet is not"
+            yield Action(How.UNDO, Why.OVER, None, pod, annotations={names.RELEASED: None}, labels=labels, text=text)
+
+    def _without_set(self, pod: Pod) -> Iterator[Action]:
+        """Deleted with its workload, had it not been released. If that is there, evicted when all others serve."""
+        if not self._is_opted_in(pod.namespace):
+            return
+        workload = self._owner_by_selector(pod)
+        found = self.assessments.get(workload.uid) if workload is not None else None
+        if workload is None:
+            yield Action(How.FINISH, Why.OVER, None, pod, text="its workload is gone")
+        elif found is not None and sum(member.serves for member in found.members) >= workload.replicas:
+            yield Action(How.FINISH, Why.OVER, workload, pod, text="its ReplicaSet is gone")
+
+    def _owner_by_selector(self, pod: Pod) -> Workload | None:
+        here = (self._workloads[uid] for uid in self._in_namespace.get(pod.namespace, ()))
+        found = (each for each in here if each.kind is Kind.DEPLOYMENT and each.selector)
+        return next((each for each in found if matches(each.selector, pod.labels)), None)
 
     @property
     def namespaces(self) -> Mapping[str, Namespace]:
@@ -330,7 +376,9 @@ class Board:
             replica_set.settled,
             replica_set.template,
             tuple(self._pods_of.get(uid, NO_PODS).values()),
-            tuple(self._released_of.get(uid, NO_PODS).values()),
+            tuple(
+                pod for pod in self._released_of.get(uid, NO_PODS).values() if pod.namespace == replica_set.namespace
+            ),
         )
 
     def _policy(self, workload: Workload, namespace: Namespace) -> Policy:
@@ -360,7 +408,7 @@ class Board:
 
     def _workloads_on(self, node: str) -> Iterator[str]:
         for pod in self._pods_on.get(node, NO_PODS).values():
-            uid = former_owner(pod) if names.RELEASED in pod.annotations else pod.owner.uid if pod.owner else ""
+            uid = former_owner(pod) if pod.is_released else pod.owner.uid if pod.owner else ""
             replica_set = self._sets.get(uid)
             yield replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else uid
 

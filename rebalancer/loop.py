@@ -1,7 +1,8 @@
 """The loop: stores → board → plan → re-check → actions → outcomes.
 
 It wakes when something has changed, gathers changes for a moment, and looks at the rest once a second, because time
-passes too. Every few minutes it looks at everything anew, as a net for what no event told.
+passes too. Every few minutes it looks at everything anew, as a net for what no event told. A pass is kept short: what
+it leaves is done in the next one, which follows at once, and sees what has happened meanwhile.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 
+from placement.backoff import doubled
 from placement.model import Class, Pod
 from placement.outage import Outages, Shape
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan, Why
 from placement.plan.assess import Assessment, shape_of
 from placement.plan.choose import Scene, plan
-from placement.plan.group import Evicted, policy_mark, seat
+from placement.plan.group import Evicted, evicted, policy_mark, seat
 from rebalancer.board import Board
 from rebalancer.executor import Done, Executor
 
@@ -29,6 +31,7 @@ BATCH_SECONDS = 0.05
 TICK_SECONDS = 1.0
 SWEEP_SECONDS = 300.0
 MINUTE = 60.0
+MOST_NOTES = 100  # annotations in a pass, which cannot be interrupted: half a second at 200 a second
 EXPECTED_SECONDS = 5.0
 BACK_OFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0)
 BLOCKED_SECONDS = 2.0  # until an action that was not possible is tried again; doubled each time
@@ -120,6 +123,8 @@ class Loop:
         planned = self._watched.timer()
         done = self._executor.perform(made) if self._watched.is_leading() else []
         self._remember(done, now)
+        if made.left and done:
+            self._wake.set()
         self._tell(made, done, planned - began, self._watched.timer() - began)
         return made
 
@@ -143,6 +148,7 @@ class Loop:
             self._watched.is_paused(now),
             board.waiting,
             self._held(),
+            MOST_NOTES,
         )
 
     # --- what we did, and have not seen yet --------------------------------------------------------------------------
@@ -201,16 +207,17 @@ class Loop:
             elif each.outcome is not None and each.outcome is not Outcome.GONE:
                 before = self._failed.get((uid, each.action.how))
                 tries = before.tries if before is not None else 0
-                wait = min(LONGEST_BLOCKED_SECONDS, BLOCKED_SECONDS * 2**tries)
+                wait = doubled(BLOCKED_SECONDS, tries, LONGEST_BLOCKED_SECONDS)
                 self._failed[uid, each.action.how] = Failed(tries + 1, timer + wait, each.outcome)
         self._tidy(timer, now)
 
     def _mark(self, action: Action, now: float) -> Evicted:
         assert action.workload is not None
         policy = policy_mark(self._board.assessments[action.workload.uid].group.policy.slots)
-        before = self._evicted.get(seat(action.workload, action.pod))
+        before = self._evicted.get(seat(action.workload, action.pod)) or evicted(action.pod)
         is_again = before is not None and (before.origin, before.policy) == (str(action.origin), policy)
-        return Evicted(str(action.origin), policy, now, before.tries + 1 if before is not None and is_again else 0)
+        tries = before.tries + 1 if before is not None and is_again else 0
+        return Evicted(str(action.origin), policy, now, tries, action.pod.uid)
 
     def _tidy(self, timer: float, now: float) -> None:
         """Forgets pods that nobody asks about any more."""

@@ -36,6 +36,7 @@ class Left:
     assessments: tuple[Assessment, ...]
     ground: Ground
     used: Mapping[str, Mapping[str, int]]  # by node
+    failing: int = 0  # workloads that could not be assessed
 
 
 NOTHING_LEFT = Left((), Ground({}), {})
@@ -62,7 +63,8 @@ class Metrics:
 
     def tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         """On the loop's thread, after a pass."""
-        self._left = Left(tuple(self._board.assessments.values()), self._board.ground, self._board.amounts())
+        board = self._board
+        self._left = Left(tuple(board.assessments.values()), board.ground, board.amounts(), len(board.failing))
         self._plan_seconds.observe(plan_seconds)
         self._pass_seconds.observe(pass_seconds)
         blocked: Tally[str] = Tally()
@@ -98,6 +100,7 @@ class _Workloads(Collector):
         found = sorted(left.assessments, key=lambda each: each.group.workload.key)
         most = left.ground.configuration.metrics.workloads
         yield _single(names.METRIC_WORKLOADS_LEFT_OUT, max(0, len(found) - most))
+        yield _single(names.METRIC_WORKLOADS_FAILING, left.failing)
         moving = (cohort for each in found if each.under_way for cohort in each.group.cohorts)
         yield _single(names.METRIC_UNDER_WAY, sum(len(cohort.released) for cohort in moving))
         yield from _of_workloads(found[:most])

@@ -73,6 +73,7 @@ class Blocked(StrEnum):
     QUOTA = "the namespace's quota has no room for one more pod"
     BUDGET = "a PodDisruptionBudget allows no disruption"
     MINIMUM = "as many must serve as do"
+    LAST = "no other replica serves meanwhile (min-available: 0 allows it)"
     LAST_ON_DEMAND = "the workload would fall below its on-demand floor"
     NO_PLACE = "no place is proven for its replacement"
     AUTOSCALER = "an autoscaler is on it"
@@ -145,6 +146,7 @@ class Plan:
     ended: tuple[Outage, ...] = ()  # outages that are over
     actions: tuple[Action, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    left: int = 0  # annotations that are left to the next pass, which follows at once
 
     def raw(self) -> dict[str, Any]:
         return {"actions": [each.raw() for each in self.actions], "skipped": [each.raw() for each in self.skipped]}

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from placement import names
+from placement.backoff import doubled
 from placement.configuration import Configuration
 from placement.decide import preferred_pool
 from placement.model import Class, Pod, Pool
@@ -297,7 +298,7 @@ def _undo(
         yield Action(How.ANNOTATE, Why.OVER, group.workload, replacement.pod, annotations=cost, text="leaves first")
     tries = (undone(pod) or Undone(0, 0)).tries
     first, text = _failure(replacement)
-    wait = min(LONGEST_UNDONE_SECONDS, first * 2**tries)
+    wait = doubled(first, tries, LONGEST_UNDONE_SECONDS)
     written = {names.RELEASED: None, names.UNDONE: Undone(tries + 1, now + wait).text()}
     template_hash = state.template_hash if state is not None else cohort.template.labels.get(names.POD_TEMPLATE_HASH)
     labels = {names.POD_TEMPLATE_HASH: template_hash}

@@ -17,8 +17,10 @@ from placement.plan.group import (
     Evicted,
     Ground,
     Member,
+    Moved,
     Released,
     Site,
+    evicted,
     former_slot,
     own_terms,
     policy_mark,
@@ -56,10 +58,14 @@ class Scene:
     is_paused: bool = False
     waiting: Collection[Pod] = ()  # pods that have no node yet, of everybody
     held: Mapping[tuple[str, How], Outcome] = field(default_factory=dict)  # by UID: what failed a moment ago, and how
+    most_notes: int | None = None  # annotations at once; None: all
 
 
 def plan(scene: Scene) -> Plan:
-    """What to do now. First what makes replacements possible, then what restores service, then what improves it."""
+    """What to do now. First what makes replacements possible, then what restores service, then what improves it.
+
+    Of annotations only so many at once (`most_notes`): 3,000 would take a minute, and a node may be lost meanwhile.
+    """
     if scene.is_paused:
         return Plan(skipped=tuple(_paused(scene)))
     if not scene.assessments and not scene.outages.standing(scene.now):
@@ -107,17 +113,30 @@ class _Chooser:
         swept = [action for each in scene.assessments for action in each.sweeps]
         replaced, given_up = self._stuck(outages)
         sweeps = sorted({(action.how, action.pod.uid): action for action in (*given_up, *swept)}.values(), key=_turn)
-        notes = [action for each in scene.assessments for action in each.notes]
+        marks = [action for each in scene.assessments for action in self._marks(each)]
+        notes = list(self._unheld(action for each in scene.assessments for action in each.notes))
         rest = self._moved(wish for wish in wishes if wish.why is not Why.LEAVING)
-        actions = tuple(self._unheld((*buried, *urgent, *sweeps, *notes, *replaced, *rest)))
+        ordered = sorted((*notes[: scene.most_notes], *rest), key=lambda action: action.why.rank)
+        actions = (*self._unheld((*buried, *urgent, *sweeps, *replaced, *marks)), *ordered)
         workloads = {each.group.workload.uid: each.group.workload for each in scene.assessments}
         skipped = tuple(
             Skipped(workloads[uid], why, blocked, count) for (uid, why, blocked), count in self._skipped.items()
         )
-        return Plan(tuple(_distinct(outages)), tuple(self._ended(outages)), actions, skipped)
+        left = len(notes[scene.most_notes :]) if scene.most_notes is not None else 0
+        return Plan(tuple(_distinct(outages)), tuple(self._ended(outages)), actions, skipped, left)
 
     def _moved(self, wishes: Iterable[Wish]) -> list[Action]:
         return [action for wish in wishes if (action := self._move(wish)) is not None]
+
+    def _marks(self, each: Assessment) -> Iterator[Action]:
+        """Successors of pods that we evicted are told so: whoever leads next does not evict them again too soon."""
+        for member in each.members if self._scene.evicted else ():
+            before = self._scene.evicted.get(seat(each.group.workload, member.pod))
+            if before is None or before.uid == member.pod.uid or names.MOVED in member.pod.annotations:
+                continue
+            mark = {names.MOVED: Moved(before.origin, before.policy, before.at, before.tries).text()}
+            text = f"its predecessor was evicted from {before.origin}"
+            yield Action(How.ANNOTATE, Why.OVER, each.group.workload, member.pod, annotations=mark, text=text)
 
     def _unheld(self, actions: Iterable[Action]) -> Iterator[Action]:
         """Without what failed a moment ago."""
@@ -242,7 +261,7 @@ class _Chooser:
             origin,
             wish.to,
             annotations={names.RELEASED: Released(until, template_hash).text()},
-            labels={names.POD_TEMPLATE_HASH: f"released-{template_hash}"[:63]},
+            labels={names.POD_TEMPLATE_HASH: f"{names.RELEASED_HASH}{template_hash}"[:63]},
             text=f"to {wish.to}",
         )
 
@@ -315,6 +334,8 @@ class _Chooser:
             return Blocked.COOL_DOWN
         if not group.availability.is_assumed and len(serving) <= group.needed:
             return Blocked.MINIMUM
+        if group.availability.is_assumed and len(serving) <= 1:
+            return Blocked.LAST
         if wish.member.of is Class.ON_DEMAND and not _spares_on_demand(wish, serving):
             return Blocked.LAST_ON_DEMAND
         if any(budget.allowed - self._disrupted[str(budget.key)] < 1 for budget in budgets):
@@ -333,7 +354,7 @@ class _Chooser:
 
     def _is_too_soon(self, wish: Wish, now: float) -> bool:
         """Its predecessor was evicted within the cool-down, under the same policy."""
-        before = self._scene.evicted.get(seat(wish.group.workload, wish.member.pod))
+        before = self._scene.evicted.get(seat(wish.group.workload, wish.member.pod)) or evicted(wish.member.pod)
         policy = policy_mark(wish.group.policy.slots)
         return before is not None and before.is_too_soon(policy, self._moves.cool_down.total_seconds(), now)
 

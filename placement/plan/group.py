@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from placement import names
 from placement.availability import Availability
+from placement.backoff import doubled
 from placement.classes import Classes
 from placement.configuration import Configuration
 from placement.decide import pool_order
@@ -104,6 +105,14 @@ class Group:
 
     @property
     def is_rolling(self) -> bool:
+        """More than one revision has pods.
+
+        A StatefulSet's controller takes the next pod as soon as all serve, as we do: together that would be two less.
+        """
+        if self.is_stateful:
+            revision = self.workload.revision
+            shown = (pod.labels.get(names.CONTROLLER_REVISION_HASH) for cohort in self.cohorts for pod in cohort.pods)
+            return bool(revision) and any(each not in (None, revision) for each in shown)
         return sum(bool(cohort.replicas or cohort.pods) for cohort in self.cohorts) > 1
 
 
@@ -183,27 +192,33 @@ def former_owner(pod: Pod) -> str:
 
 
 def former_slot(pod: Pod) -> int | None:
-    text = pod.annotations.get(names.SLOT, "")
+    return _number(pod.annotations.get(names.SLOT, ""))
+
+
+def _number(text: str) -> int | None:
+    """Of at most nine digits: anybody may write anything on a pod."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where a pod's predecessor was moved away from, under which ratio and floor, and when."""
+    """Where a pod's predecessor was moved away from, under which ratio and floor, when, and how often in vain."""
 
     origin: str
     policy: str
     at: float
+    tries: int = 0
 
     def text(self) -> str:
-        return f"{self.origin}/{self.policy}/{moment(self.at)}"
+        return f"{self.origin}/{self.policy}/{moment(self.at)}" + (f"/{self.tries}" if self.tries else "")
 
 
 def moved(pod: Pod) -> Moved | None:
     origin, _, rest = pod.annotations.get(names.MOVED, "").partition("/")
-    policy, _, at = rest.partition("/")
+    policy, _, rest = rest.partition("/")
+    at, _, tries = rest.partition("/")
     when = parse_moment(at)
-    return Moved(origin, policy, when) if when is not None else None
+    return Moved(origin, policy, when, _number(tries) or 0) if when is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +229,17 @@ class Evicted:
     policy: str
     at: float
     tries: int = 0
+    uid: str = ""  # of the pod itself
 
     def is_too_soon(self, policy: str, cool_down_seconds: float, now: float) -> bool:
         """Its successor is left where it came out; each time that it did not help for twice as long, a day at most."""
-        return self.policy == policy and now < self.at + min(LONGEST_COOL_DOWN, cool_down_seconds * 2**self.tries)
+        return self.policy == policy and now < self.at + doubled(cool_down_seconds, self.tries, LONGEST_COOL_DOWN)
+
+
+def evicted(pod: Pod) -> Evicted | None:
+    """What is written on a successor about its predecessor."""
+    before = moved(pod)
+    return None if before is None else Evicted(before.origin, before.policy, before.at, before.tries)
 
 
 def seat(workload: Workload, pod: Pod) -> str:
@@ -243,8 +265,8 @@ class Undone:
 
 def undone(pod: Pod) -> Undone | None:
     tries, _, until = pod.annotations.get(names.UNDONE, "").partition("/")
-    when = parse_moment(until)
-    return Undone(int(tries), when) if when is not None and tries.isdecimal() else None
+    when, times = parse_moment(until), _number(tries)
+    return Undone(times, when) if when is not None and times is not None else None
 
 
 def moment(at: float) -> str:

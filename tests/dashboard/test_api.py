@@ -226,7 +226,8 @@ def test_moves_that_are_under_way_are_told() -> None:
     """A released pod serves until its replacement does."""
     workload, replica_set, pods = deployment("web", ("od-a", "spot-a", "spot-b"))
     mark = {**pods[1].annotations, names.RELEASED: "2025-06-15T15:10:00Z/h"}
-    pods[1] = replace(pods[1], owner=None, annotations=mark)
+    labels = {**pods[1].labels, names.POD_TEMPLATE_HASH: "released-h"}
+    pods[1] = replace(pods[1], owner=None, labels=labels, annotations=mark)
     answer = shown(snapshot((workload, replica_set, pods))).get("overview")["moves"]
     assert (answer["runningTotal"], answer["running"][0]["pod"]) == (1, "web-1")
 

@@ -382,6 +382,13 @@ def test_a_stateful_set_has_ordinals_and_an_order() -> None:
     )
 
 
+def test_a_stateful_set_tells_which_revision_its_pods_are_to_have() -> None:
+    """That `currentRevision` is another one says nothing: under OnDelete it stays for ever."""
+    status = {"currentRevision": "db-1", "updateRevision": "db-2"}
+    assert decoded(STATEFUL_SETS, named(status=status)).revision == "db-2"
+    assert decoded(STATEFUL_SETS, named()).revision == ""
+
+
 def test_a_replica_set_knows_its_deployment_and_its_own_pods() -> None:
     """Owner, replicas, selector and template are those of the revision."""
     raw = {

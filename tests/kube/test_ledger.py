@@ -153,7 +153,10 @@ FREED: dict[str, dict[str, Any]] = {
     "on its way out": {"terminating": True},
     "failed": {"phase": "Failed"},
     "finished": {"phase": "Succeeded"},
-    "released": {"annotations": {names.DECISION: "rs/a", names.SLOT: "0", names.RELEASED: "until…"}},
+    "released": {
+        "annotations": {names.DECISION: "rs/a", names.SLOT: "0", names.RELEASED: "until…"},
+        "labels": {names.POD_TEMPLATE_HASH: "released-h"},
+    },
 }
 
 
@@ -170,7 +173,7 @@ def test_a_slot_is_free_when_its_pod_does_not_count(ledger: Ledger, change: dict
 
 def test_a_released_pod_that_is_put_back_holds_its_slot_again(ledger: Ledger) -> None:
     """An undone release."""
-    released = decided("a", 0, annotations=FREED["released"]["annotations"])
+    released = decided("a", 0, **FREED["released"])
     ledger.observe(None, released)
     ledger.observe(released, decided("a", 0))
     assert take(ledger, "b") == 1

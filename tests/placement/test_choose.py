@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -271,6 +272,8 @@ def stateful(**fields: Any) -> Group:
         pod(f"db-{k}", k, "o", owner="d", **({"ready": False} if k in fields.get("down", ()) else {})) for k in range(8)
     ]
     fields.pop("down", None)
+    shown = {names.CONTROLLER_REVISION_HASH: fields.pop("shown", "r2")}
+    pods = [replace(each, labels={**each.labels, **shown}) if each.name == "db-0" else each for each in pods]
     made = group([own(each) for each in pods], kind=Kind.STATEFUL_SET, **fields)
     return replace(made, cohorts=(replace(made.cohorts[0], uid="d"),))
 
@@ -292,8 +295,9 @@ def test_what_cannot_be_released_is_evicted_one_at_a_time() -> None:
         ({"needed": 8, "source": Source.DECLARED}, {}, Blocked.MINIMUM),
         ({"annotations": {names.SPOT_RATIO: "70%", names.MIN_ON_DEMAND: "2"}}, {"nodes": NODES[:1]}, Blocked.NO_PLACE),
         ({}, {"budgets": lambda _pod: (budget(allowed=0, healthy=8, desired=8),)}, Blocked.BUDGET),
+        ({"revision": "r2", "shown": "r1"}, {}, Blocked.ROLLOUT),
     ],
-    ids=["while one does not serve", "as many must serve", "without a place", "against its budget"],
+    ids=["while one does not serve", "as many must serve", "without a place", "against its budget", "in a rollout"],
 )
 def test_an_eviction_needs_more(fields: dict[str, Any], scene: dict[str, Any], blocked: Blocked) -> None:
     made = planned(stateful(**fields), **scene)
@@ -312,6 +316,42 @@ def test_an_eviction_that_did_not_help_is_not_repeated_soon() -> None:
     assert moves_of(planned(found, evicted=again)) == 0
 
 
+def test_an_eviction_that_did_not_help_is_written_on_the_successor() -> None:
+    """So that the next leader knows, too."""
+    found = stateful()
+    before = Evicted("on-demand", policy_mark(found.policy.slots), NOW - 60, tries=2, uid="the old db-7")
+    made = planned(found, evicted={"d/7": before})
+    (mark,) = [action for action in made.actions if action.how is How.ANNOTATE]
+    assert mark.pod.name == "db-7"
+    pods = [
+        replace(each, annotations={**each.annotations, names.MOVED: str(mark.annotations[names.MOVED])})
+        for each in found.cohorts[0].pods
+    ]
+    told = replace(found, cohorts=(replace(found.cohorts[0], pods=tuple(pods)),))
+    assert skipped(planned(told)) == {Blocked.COOL_DOWN: 5}
+    assert all(action.how is not How.ANNOTATE for action in planned(told, evicted={"d/7": before}).actions)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, {Blocked.LAST: 1}),
+        ({"needed": 0, "source": Source.DECLARED}, {}),
+        ({"needed": 0, "source": Source.BUDGET}, {}),
+        ({"needed": 1, "source": Source.DECLARED}, {Blocked.MINIMUM: 1}),
+    ],
+    ids=["nobody said anything", "none must serve", "its budget lets it go", "one must serve"],
+)
+def test_the_last_replica_is_evicted_only_where_somebody_said_so(
+    fields: dict[str, Any], expected: dict[Blocked, int]
+) -> None:
+    """db-0 is on spot and belongs on on-demand, as a lone replica does."""
+    found = group([own(pod("db-0", 0, "s", owner="d"))], kind=Kind.STATEFUL_SET, **fields)
+    made = planned(replace(found, cohorts=(replace(found.cohorts[0], uid="d"),)))
+    assert skipped(made) == expected
+    assert moves_of(made) == (not expected)
+
+
 def test_the_last_on_on_demand_waits_for_another() -> None:
     """db-0 is on spot, db-1 on on-demand, the floor is 1: db-0 goes first."""
     pods = [own(pod("db-0", 0, "s", owner="d")), own(pod("db-1", 1, "o", owner="d"))]
@@ -319,6 +359,23 @@ def test_the_last_on_on_demand_waits_for_another() -> None:
     made = planned(replace(found, cohorts=(replace(found.cohorts[0], uid="d"),)))
     assert [action.pod.name for action in made.actions] == ["db-0"]
     assert Blocked.LAST_ON_DEMAND in skipped(made)
+
+
+def missed(name: str, pods: int) -> Group:
+    """A workload that admission has missed."""
+    found = group([pod(f"{name}-{index}", None, "o") for index in range(pods)])
+    return replace(found, workload=replace(found.workload, uid=name, name=name))
+
+
+def test_annotations_wait_for_what_is_more_important_and_for_each_other() -> None:
+    """20 workloads of 15 missed pods: 100 at once, after what is below its floor, before what is on the wrong class."""
+    below = group([pod(f"f{slot}", slot, "s") for slot in range(3)])
+    below = replace(below, workload=replace(below.workload, uid="z", name="below"))
+    wrong = replace(ten(), workload=replace(ten().workload, uid="zz", name="wrong"))
+    made = planned(*(missed(f"w{index}", 15) for index in range(20)), below, wrong, most_notes=100)
+    assert [why for why, _ in groupby(made.actions, lambda action: action.why)] == [Why.FLOOR, Why.ADOPT, Why.RATIO]
+    assert sum(action.how is How.ANNOTATE for action in made.actions) == 100
+    assert made.left == 200
 
 
 def test_a_pause_stops_all() -> None:

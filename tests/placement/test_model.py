@@ -31,13 +31,15 @@ def test_a_slot_counts_only_with_a_decision_for_this_controller(
     assert (pod.decision_id, pod.slot) == (decision_id, slot)
 
 
+LET_GO = {names.POD_TEMPLATE_HASH: "released-h"}
 LIVE: dict[str, tuple[Pod, bool]] = {
     "pending": (Pod("shop", "a"), True),
     "running": (Pod("shop", "a", phase="Running"), True),
     "on its way out": (Pod("shop", "a", phase="Running", terminating=True), False),
     "failed": (Pod("shop", "a", phase="Failed"), False),
     "finished": (Pod("shop", "a", phase="Succeeded"), False),
-    "released": (Pod("shop", "a", phase="Running", annotations={names.RELEASED: "…"}), False),
+    "released": (Pod("shop", "a", phase="Running", labels=LET_GO, annotations={names.RELEASED: "…"}), False),
+    "a copy of a released one": (Pod("shop", "a", phase="Running", annotations={names.RELEASED: "…"}), True),
 }
 
 

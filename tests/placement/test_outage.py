@@ -165,3 +165,10 @@ def test_no_text_does_anything_but_a_value_error(text: str) -> None:
         parse_outages(text)
     except ValueError:
         return
+
+
+def test_an_outage_that_was_noted_ever_so_often_lasts_an_hour() -> None:
+    """Two to so many strikes is no number that a float holds."""
+    before = Outages(1, (Outage(Class.SPOT, 100.0, since=0.0, strikes=5000),))
+    (now_noted,) = noted(before, Outage(Class.SPOT, 0.0), 150.0).noted
+    assert (now_noted.strikes, now_noted.until) == (5001, 150.0 + 3600.0)

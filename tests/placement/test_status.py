@@ -232,6 +232,11 @@ def test_nothing_is_wanted_of_a_workload_scaled_to_none() -> None:
     assert (none.wanted, none.revisions, none.reason) == (Mix(), 1, "")
 
 
+LET_GO: dict[str, Any] = {
+    "owner": None,
+    "labels": {names.POD_TEMPLATE_HASH: "released-h"},
+    "annotations": {names.DECISION: "r1/id", names.RELEASED: "1/h"},
+}
 FOUR = (*THREE, pod(4, "spot-2"))
 WIDE = {**NODES, "spot-2": Node("spot-2", {names.CAPACITY: "spot"})}
 CORDONED = {**WIDE, "spot-2": replace(WIDE["spot-2"], unschedulable=True)}
@@ -241,7 +246,7 @@ READY: dict[str, tuple[tuple[Pod, ...], dict[str, Node], int]] = {
     "one on a node that is gone": (FOUR, NODES, 3),
     "one that is not ready": ((*THREE, pod(4, "spot-2", ready=False)), WIDE, 3),
     "one that is terminating": ((*THREE, pod(4, "spot-2", terminating=True)), WIDE, 3),
-    "one that is released": ((*THREE, pod(4, "spot-2", annotations={names.RELEASED: "1/h"})), WIDE, 3),
+    "one that is released": ((*THREE, pod(4, "spot-2", **LET_GO)), WIDE, 3),
 }
 
 

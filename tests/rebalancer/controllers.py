@@ -104,6 +104,12 @@ def controllers(cluster: Cluster) -> None:
 
 def replica_set_controller(cluster: Cluster, replica_set: ReplicaSet) -> None:
     """Adopts, lets go, creates, deletes."""
+    if replica_set.owner is None:  # left behind: it goes on, but nobody creates pods in this simulation then
+        _claim(cluster, replica_set)
+        active = [pod for pod in cluster.owned(replica_set.uid) if is_active(pod)]
+        for pod in leaving_order(cluster, active)[: max(0, len(active) - replica_set.replicas)]:
+            cluster.delete_pod(pod)
+        return
     workload = next((each for each in cluster.workloads if each.uid == _parent(replica_set)), None)
     if workload is None:
         for pod in cluster.owned(replica_set.uid):
@@ -288,7 +294,7 @@ def stateful_set_controller(cluster: Cluster, workload: Workload) -> None:
     stale = [pod for pod in by_name.values() if pod.labels[names.CONTROLLER_REVISION_HASH] != f"r{making.revision}"]
     if is_whole and not condemned and stale:
         cluster.delete_pod(max(stale, key=_ordinal))
-    cluster.put(replace(cluster.again(workload), settled=True))
+    cluster.put(replace(cluster.again(workload), settled=True, revision=f"r{making.revision}"))
 
 
 def _ordinal(pod: Pod) -> int:

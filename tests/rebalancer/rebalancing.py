@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any
 
 from placement import names
@@ -111,7 +112,8 @@ class Rebalancer:
             now=lambda: cluster.now,
             timer=lambda: cluster.now,
         )
-        self.loop = Loop(self.board, executor, watched, self._tell)
+        self.wake = Event()
+        self.loop = Loop(self.board, executor, watched, self._tell, self.wake)
 
     def kill(self) -> None:
         """And another one takes over."""
@@ -182,7 +184,17 @@ class Rebalancer:
         return with_fault({"": Outcome.DONE, "429": Outcome.BLOCKED, "500": Outcome.IMPOSSIBLE}[answer])
 
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
-        raise AssertionError("nothing is deleted but by eviction or burial")
+        """What is released and has lost its workload; nothing else is deleted but by eviction or burial."""
+        pod = self.cluster.pod(key, uid)
+        with_fault = self._guarded("delete", pod)
+        if pod is None:
+            return with_fault(Outcome.GONE)
+        if (refused := self.refuses("delete", pod)) is not None:
+            return with_fault(refused)
+        if names.RELEASED not in pod.annotations or self._workload_of(pod) is not None:
+            self._violated(f"{pod.name} is deleted")
+        self.cluster.delete_pod(pod)
+        return with_fault(Outcome.DONE)
 
     def fail_lost(self, key: Key, uid: str, why: str) -> Outcome:
         pod = self.cluster.pod(key, uid)

@@ -318,6 +318,14 @@ class Cluster:
                 written.pop(full, None)
         return self.change(workload, annotations=written)
 
+    def delete(self, workload: Workload, *, orphan: bool = False) -> None:
+        """Its ReplicaSets and pods go with it, a moment later; with `orphan` they are left behind."""
+        for replica_set in self.sets_of(workload) if orphan else ():
+            self.put(replace(replica_set, owner=None))
+        for pod in self.owned(workload.uid):
+            self.delete_pod(pod)
+        self.remove(self.again(workload))
+
     def roll_out(self, workload: Workload) -> None:
         self.makings[workload.uid].revision += 1
         self.change(workload)

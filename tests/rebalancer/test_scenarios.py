@@ -442,7 +442,8 @@ def test_a_pool_without_room_draws_nobody() -> None:
     assert rebalancer.skipped == {str(Blocked.NO_PLACE)}
 
 
-def test_an_ordered_stateful_set_that_cannot_stay_on_spot_is_not_evicted_over_and_over() -> None:
+@pytest.mark.parametrize("restarts", [False, True], ids=["one leader", "a new leader every five minutes"])
+def test_an_ordered_stateful_set_that_cannot_stay_on_spot_is_not_evicted_over_and_over(restarts: bool) -> None:
     """Its spot ordinals are soft. The scheduler, for reasons of its own, puts them elsewhere each time."""
     cluster = shop(spot=2, on_demand=2)
     db = cluster.deploy_stateful("db", 3, ordered=True)
@@ -452,7 +453,10 @@ def test_an_ordered_stateful_set_that_cannot_stay_on_spot_is_not_evicted_over_an
     rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
     cluster.run(120)
     watcher.begin()
-    cluster.run(1800)
+    for _ in range(6):
+        cluster.run(300)
+        if restarts:
+            rebalancer.kill()
     assert mix_of(cluster, db) == Mix(0, 3)
     assert rebalancer.count("evict") <= 2 * 3
     assert watcher.low["db"] >= 2
@@ -514,3 +518,56 @@ def test_moves_to_a_class_that_is_full_come_to_nothing_and_bother_nobody() -> No
     cluster.run_until(lambda: rebalancer.is_exact(web), 4000)
     assert rebalancer.count("finish") == 4
     assert rebalancer.violations == []
+
+
+def test_many_annotations_do_not_keep_a_notice_waiting() -> None:
+    """300 missed pods, 100 annotated in a pass; a node leaves after the first: its pods are released in the second."""
+    cluster = shop(spot=2, on_demand=60)
+    web = cluster.deploy("web", 4)
+    cluster.run(30)
+    cluster.webhook_is_up = False
+    for index in range(20):
+        cluster.deploy(f"missed-{index}", 15)
+    cluster.run(60)
+    cluster.webhook_is_up = True
+    rebalancer = Rebalancer(cluster)
+    cluster.step()
+    assert rebalancer.count("annotate") == 100
+    leaving = next(pod.node for pod in cluster.pods_of(web) if cluster.class_of(pod) is SPOT)
+    expected = sum(pod.node == leaving for pod in cluster.pods)
+    cluster.cordon(leaving, TERMINATION)
+    cluster.step()
+    assert [write.verb for write in rebalancer.writes[100 : 100 + expected]] == ["release"] * expected
+    cluster.run(3)
+    assert rebalancer.count("annotate") >= 300
+
+
+def test_a_pass_that_leaves_something_is_followed_by_another_at_once() -> None:
+    cluster = shop(spot=0, on_demand=20)
+    cluster.webhook_is_up = False
+    cluster.deploy("missed", 120)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    cluster.step()
+    assert rebalancer.wake.is_set()
+    rebalancer.wake.clear()
+    cluster.step()
+    assert not rebalancer.wake.is_set()
+
+
+def test_a_stateful_set_is_left_alone_during_its_own_rollout() -> None:
+    """Its controller takes one pod after the other, and so would we: nobody is evicted before it is done."""
+    cluster = shop(spot=3, on_demand=4)
+    db = cluster.deploy_stateful("db", 8)
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    settle(cluster, rebalancer)
+    cluster.roll_out(db)
+    cluster.run(3)
+    cluster.annotate(db, spot_ratio="30%")
+    stale = f"r{cluster.makings[db.uid].revision - 1}"
+    while any(pod.labels[names.CONTROLLER_REVISION_HASH] == stale for pod in cluster.pods_of(db)):
+        cluster.step()
+        assert rebalancer.count("evict") == 0
+    settle(cluster, rebalancer, 1800)
+    assert watcher.low["db"] >= 7
