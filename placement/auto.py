@@ -1,0 +1,87 @@
+"""`spot-ratio: auto`: as much spot as the availability target bears.
+
+Of n replicas m must serve, so h = n − m may be lost. s spot pods are spread evenly over P pools, the ones left over in
+those that go most often. The pools that hold more than h are incidents, at their rates; the target bears so many
+(`risk.bearable`: 99.9 % bears 4.32 in 30 days, 99.99 % bears 0.432). So with the rates in falling order, j of them
+bearable together, there may be h pods in every pool and one more in j of them:
+
+    most(n) = h·P + j       where j < P; else there is no bound
+
+and the ratio is the largest multiple of 5 %, up to 95 %, that has no more spot pods than that. Ten replicas, eight must
+serve, 4 pools that go once in 30 days each: at 99.99 % none is bearable, most = 2·4 + 0 = 8, which is 85 % (8 of 10).
+At 99.9 % all four are: 95 %. With 2 pools and 99.99 %, most = 4, which is 45 %.
+
+The answer is the most cautious over all sizes from n's power of two to the next, so that an HPA does not change it with
+every replica: from 8 to 15, 75 % of which must serve, 2 pools, 99.99 %, the answers are 60, 55, 45, 45, 55, 50, 45 and
+45 %; all of them get 45 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+
+from placement.availability import needed_by
+from placement.model import Budget, Kind, Rollout, Workload
+from placement.observation import Rates
+from placement.policy import Amount, Auto, Policy, needed
+from placement.risk import bearable
+
+STEPS = 20  # of 5 %
+LARGEST = 19  # 95 %: some of a workload is always on what does not go
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What tells how many must serve, at any size."""
+
+    kind: Kind
+    rollout: Rollout
+    declared: Amount | None
+    budgets: tuple[tuple[int | str | None, int | str | None], ...] = ()  # minAvailable, maxUnavailable of each
+
+    def of(self, replicas: int) -> int:
+        workload = Workload(self.kind, "", "", "", replicas, rollout=self.rollout)
+        budgets = (Budget("", "", min_available=least, max_unavailable=most) for least, most in self.budgets)
+        return needed(Policy(min_available=self.declared), workload, needed_by(budgets, replicas))
+
+
+def settled(policy: Policy, workload: Workload, budgets: Iterable[Budget], rates: Rates) -> Policy:
+    """The policy with what `auto` comes to, where it is asked for and rates are known; else as it is."""
+    if policy.spot_ratio is not None or not rates.pools:
+        return policy
+    asked = tuple((each.min_available, each.max_unavailable) for each in budgets)
+    need = Need(workload.kind, workload.rollout, policy.min_available, asked)
+    falling = rates.falling
+    ratio = auto_ratio(workload.replicas, need, policy.min_on_demand, falling, policy.availability_target)
+    return replace(policy, auto=Auto(ratio, len(falling), sum(falling)))
+
+
+def auto_ratio(replicas: int, need: Need, floor: int, falling: tuple[float, ...], target: Fraction) -> Fraction:
+    """The most cautious answer over the sizes that count as this one."""
+    return _cautious(1 << max(0, replicas.bit_length() - 1), need, floor, falling, target)
+
+
+@lru_cache(maxsize=4096)
+def _cautious(least: int, need: Need, floor: int, falling: tuple[float, ...], target: Fraction) -> Fraction:
+    return min(ratio_at(size, need.of(size), floor, falling, target) for size in range(least, 2 * least))
+
+
+def ratio_at(replicas: int, must_serve: int, floor: int, falling: tuple[float, ...], target: Fraction) -> Fraction:
+    """For one size, with the pools' rates in falling order."""
+    most = most_spot(replicas - must_serve, falling, target)
+    if most is None or replicas - min(floor, replicas) <= most:
+        return Fraction(LARGEST, STEPS)
+    return Fraction(min(LARGEST, (STEPS * (most + 1) - 1) // replicas), STEPS)
+
+
+def most_spot(headroom: int, falling: tuple[float, ...], target: Fraction) -> int | None:
+    """How many spot pods may be spread over the pools; None: any number."""
+    left = bearable(float(target))
+    for extra, rate in enumerate(falling):
+        left -= rate
+        if left < 0:
+            return max(0, headroom) * len(falling) + extra
+    return None
