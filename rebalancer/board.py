@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from placement import names
+from placement.auto import settled
 from placement.availability import BudgetIndex, availability
 from placement.configuration import Configuration
 from placement.model import (
@@ -26,6 +27,7 @@ from placement.model import (
     Sign,
     Workload,
 )
+from placement.observation import Rates
 from placement.plan.actions import Action, How, Why
 from placement.plan.assess import Assessment, assess
 from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of, released
@@ -33,6 +35,8 @@ from placement.plan.lost import Gone, proof_of
 from placement.policy import Policy, resolve
 
 DELETED_BY_CLOUD = "DeletingNode"
+SCALED_DOWN = frozenset({"ToBeDeletedByClusterAutoscaler"})  # leaving, because somebody wants fewer nodes
+MOST_INTERRUPTED = 10_000  # that wait for somebody to count them
 
 
 class Board:
@@ -40,6 +44,7 @@ class Board:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+        self._terminating = frozenset(configuration.leaving_taints) - SCALED_DOWN
         self._changes: deque[tuple[Any, Any]] = deque()
         self._namespaces: dict[str, Namespace] = {}
         self._nodes: dict[str, Node] = {}
@@ -56,6 +61,9 @@ class Board:
         self._quotas: dict[str, dict[str, Quota]] = {}
         self._signs: dict[tuple[str, str], Sign] = {}  # by reason and by what it is about
         self._policies: dict[Any, Policy] = {}
+        self._rates = Rates()
+        self._announced: set[str] = set()  # nodes whose termination was announced
+        self.interrupted: deque[Node] = deque(maxlen=MOST_INTERRUPTED)  # spot nodes that the cloud took, each once
         self._dirty: set[str] = set()
         self._ground: Ground | None = None
         self.lost: dict[str, Gone] = {}
@@ -70,6 +78,7 @@ class Board:
             Budget: self._take_budget,
             Quota: self._take_quota,
             Sign: self._take_sign,
+            Rates: self._take_rates,
         }
 
     # --- changes -----------------------------------------------------------------------------------------------------
@@ -96,6 +105,7 @@ class Board:
     def _take_node(self, old: Node | None, new: Node | None) -> None:
         known = new or old
         assert known is not None
+        self._notice(old, new)
         if new is None:
             self._lose(known)
         else:
@@ -113,6 +123,34 @@ class Board:
         is_leaving = node.is_leaving(self._configuration.leaving_taints)
         proof = proof_of(node, is_leaving, self._is_deleted_by_cloud(node))
         self.lost[node.name] = Gone(node, self._class_of(node), proof)
+
+    def _notice(self, old: Node | None, new: Node | None) -> None:
+        """Whether the cloud takes a spot node: it announces so, or the node is lost with proof; not a cordon by hand.
+
+        One that is first seen with its end announced was counted by whoever saw it before.
+        """
+        if new is not None and self._is_announced(new):
+            if old is not None and new.name not in self._announced:
+                self._interrupt(new)
+            self._announced.add(new.name)
+        elif old is not None:
+            was_announced = old.name in self._announced
+            self._announced.discard(old.name)
+            is_leaving = was_announced or old.is_leaving(self._configuration.leaving_taints)
+            if new is None and not is_leaving and (not old.ready or self._is_deleted_by_cloud(old)):
+                self._interrupt(old)
+
+    def _is_announced(self, node: Node) -> bool:
+        return any(
+            each.key in self._configuration.leaving_taints and each.key not in SCALED_DOWN for each in node.taints
+        )
+
+    def _interrupt(self, node: Node) -> None:
+        """Empty nodes go because nobody needs them."""
+        pods = self._pods_on.get(node.name, NO_PODS).values()
+        is_empty = not any(_counts(pod) and (pod.owner is None or pod.owner.kind != "DaemonSet") for pod in pods)
+        if self._class_of(node) is Class.SPOT and not is_empty:
+            self.interrupted.append(node)
 
     def _is_deleted_by_cloud(self, node: Node) -> bool:
         """The cloud's controller said so; and of this very node, since names come again."""
@@ -212,6 +250,13 @@ class Board:
         gone = self.lost.get(new.about)
         if gone is not None and not gone.proof and self._is_deleted_by_cloud(gone.node):
             self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, True))
+            self._interrupt(gone.node)
+
+    def _take_rates(self, _old: Rates | None, new: Rates | None) -> None:
+        """What `auto` goes by. They come in one key of a ConfigMap that changes for other reasons too."""
+        if new is not None and new != self._rates:
+            self._rates = new
+            self._dirty.update(self._workloads)
 
     # --- what follows ------------------------------------------------------------------------------------------------
 
@@ -285,6 +330,7 @@ class Board:
             return None
         policy = self._policy(workload, self._namespaces[workload.namespace])
         budgets = self._selecting(workload.namespace, workload.template.labels)
+        policy = settled(policy, workload, budgets, self._rates)
         quotas = tuple(self._quotas.get(workload.namespace, NO_QUOTAS).values())
         return Group(workload, policy, availability(policy, workload, budgets), self._cohorts(workload), quotas)
 
