@@ -15,6 +15,7 @@ from rich.text import Text
 
 from cli import access, show
 from cli.configuration import configuration_for_reading
+from cli.observed import observed_for_reading
 from kube.client import Client
 from kube.configmaps import read_outages, read_pause
 from kube.resources import DELETED_NODES, NOMINATIONS, SCALE_UPS
@@ -24,6 +25,7 @@ from placement import names
 from placement.configuration import Configuration
 from placement.exposure import Exposure, Place, exposure, places
 from placement.model import Namespace, Sign, Snapshot
+from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
@@ -43,6 +45,7 @@ class Picture:
     outages: Outages
     paused: Pause | None
     now: float
+    observed: Observed = NOTHING_OBSERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,11 @@ class Planned:
     board: Board
     plan: Plan
     where: Mapping[str, Place]
+    observed: Observed = NOTHING_OBSERVED
 
     def exposure_of(self, found: Assessment) -> Exposure:
         ready = [self.where[member.pod.node] for member in found.members if member.serves]
-        return exposure(ready, found.group.availability)
+        return exposure(ready, found.group.availability, self.observed)
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -115,6 +119,7 @@ def take_picture(client: Client, config: Path | None) -> Picture:
         read_outages(client)[0],
         standing(read_pause(client), now),
         now,
+        observed_for_reading(client),
     )
 
 
@@ -130,6 +135,7 @@ def planned(picture: Picture) -> Planned:
         snapshot.budgets,
         snapshot.quotas,
         picture.signs,
+        (picture.observed.rates,),
     )
     for each in facts:
         for fact in each:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from cli import access, show
 from cli.configuration import configuration_for_reading
+from cli.observed import observed_for_reading
 from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
 from localcluster.errors import ClusterError
@@ -63,12 +64,13 @@ def look(args: argparse.Namespace) -> show.Finding:
         snapshot = read_snapshot(client)
         now = datetime.now(UTC)
         paused = pause_for_reading(client, now.timestamp())
+        observed = observed_for_reading(client)
     if args.namespace is not None and args.namespace not in snapshot.namespaces:
         raise ClusterError(f"there is no namespace {args.namespace!r}", exit_code=2)
     if args.left_over:
         carrying = left_over(snapshot, configuration.classes)
         return _left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)])
-    found = statuses(snapshot, configuration)
+    found = statuses(snapshot, configuration, observed)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
     return show.Finding(
         as_json(shown, now, paused, with_pods=args.pods),

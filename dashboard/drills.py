@@ -96,7 +96,8 @@ def what_if(view: View, key: tuple[str, str, str], ratio: str, now: float) -> Ra
     seen = found(view, key)
     then = assess(_changed(view, seen, written), view.taken.ground, now)
     placed, unplaced = _placed(view, then)
-    after = None if placed is None else exposure((view.places[node] for _, node in placed), then.group.availability)
+    there = None if placed is None else [view.places[node] for _, node in placed]
+    after = None if there is None else exposure(there, then.group.availability, view.observed)
     costs = None if placed is None else charged(placed, then.group.workload.replicas, view.rates)
     blocked = sorted({str(wish.blocked) for wish in then.wishes if wish.blocked is not None})
     return {

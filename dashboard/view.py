@@ -15,6 +15,7 @@ from typing import Protocol
 
 from placement.exposure import Domain, Place, places
 from placement.model import Namespace, Pod
+from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outage, Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
@@ -51,6 +52,7 @@ class Around:
     outages: Callable[[], Outages]
     pause: Callable[[], Pause | None]
     now: Callable[[], float] = time.time
+    observed: Callable[[], Observed] = lambda: NOTHING_OBSERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class View:
     places: Mapping[str, Place]
     rates: Mapping[str, Rate]
     paused: Pause | None
+    observed: Observed = NOTHING_OBSERVED
 
     @cached_property
     def by_key(self) -> Mapping[tuple[str, str, str], Seen]:
@@ -146,6 +149,7 @@ class Viewer:
             self._places,
             self._rates,
             standing(self.around.pause(), self.around.now()),
+            self.around.observed(),
         )
 
     def _survey(self, ground: Ground) -> None:
@@ -163,13 +167,16 @@ class Viewer:
         if before is not None and before.assessment is found:
             return before
         group = found.group
+        namespace = taken.namespaces[group.workload.namespace]
+        _, mistakes = read_policy(group.workload, namespace, taken.ground.configuration)
         status = status_of(
             group.workload,
-            read_policy(group.workload, taken.namespaces[group.workload.namespace], taken.ground.configuration),
+            (group.policy, mistakes),
             [cohort.replicas for cohort in group.cohorts if cohort.replicas],
             (pod for cohort in group.cohorts for pod in (*cohort.pods, *_let_go(cohort))),
             self._places,
             group.availability,
+            self.around.observed(),
         )
         moments = [mark.at for member in found.members if (mark := moved(member.pod)) is not None]
         perils = tuple(domain for domain in Domain if not status.exposure.survives(domain))

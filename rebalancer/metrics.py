@@ -13,6 +13,7 @@ from placement import names
 from placement.exposure import Domain, exposure, places
 from placement.metrics import METRICS
 from placement.model import Class
+from placement.observation import NOTHING_OBSERVED, Observed
 from placement.plan.actions import How, Plan
 from placement.plan.assess import Assessment
 from placement.plan.group import Site
@@ -30,7 +31,13 @@ _MOVES = (How.RELEASE, How.FINISH, How.UNDO, How.EVICT, How.REPLACE, How.BURY)
 class Metrics:
     """The rebalancer's metrics, in a registry of their own."""
 
-    def __init__(self, board: Board, is_leading: Callable[[], bool], most_workloads: int = MOST_WORKLOADS) -> None:
+    def __init__(
+        self,
+        board: Board,
+        is_leading: Callable[[], bool],
+        most_workloads: int = MOST_WORKLOADS,
+        observed: Callable[[], Observed] = lambda: NOTHING_OBSERVED,
+    ) -> None:
         self.registry = CollectorRegistry()
         own = self.registry
         self._moves = Counter(*METRICS[names.METRIC_MOVES].declared, registry=own)
@@ -42,7 +49,7 @@ class Metrics:
         self.cache_age = Gauge(*METRICS[names.METRIC_CACHE_AGE].declared, registry=own)
         self.outage_version = Gauge(*METRICS[names.METRIC_OUTAGE_VERSION].declared, registry=own)
         Gauge(*METRICS[names.METRIC_LEADING].declared, registry=own).set_function(is_leading)
-        self.registry.register(_Workloads(board, is_leading, most_workloads))
+        self.registry.register(_Workloads(board, is_leading, most_workloads, observed))
 
     def tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         self._plan_seconds.observe(plan_seconds)
@@ -66,10 +73,13 @@ class Metrics:
 class _Workloads(Collector):
     """Series that are worked out when somebody asks."""
 
-    def __init__(self, board: Board, is_leading: Callable[[], bool], most: int) -> None:
+    def __init__(
+        self, board: Board, is_leading: Callable[[], bool], most: int, observed: Callable[[], Observed]
+    ) -> None:
         self._board = board
         self._is_leading = is_leading
         self._most = most
+        self._observed = observed
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         return ()
@@ -90,15 +100,20 @@ class _Workloads(Collector):
         headroom = _family(names.METRIC_HEADROOM)
         blast = _family(names.METRIC_BLAST_RADIUS)
         survives = _family(names.METRIC_SURVIVES)
+        incidents, unavailable = _family(names.METRIC_INCIDENTS), _family(names.METRIC_UNAVAILABILITY)
+        observed = self._observed()
         for each in found:
             ready = [where[member.pod.node] for member in each.members if member.serves]
-            seen = exposure(ready, each.group.availability)
+            seen = exposure(ready, each.group.availability, observed)
             labels = _labels(each)
+            incidents.add_metric(labels, seen.risk.incidents)
+            unavailable.add_metric(labels, seen.risk.unavailability)
             headroom.add_metric([*labels, str(seen.is_assumed).lower()], seen.headroom)
             for domain in Domain:
                 blast.add_metric([*labels, str(domain)], seen.blast(domain).replicas)
                 survives.add_metric([*labels, str(domain)], seen.survives(domain))
-        yield from (headroom, blast, survives)
+        yield from (headroom, blast, survives, incidents, unavailable)
+        yield from _of_pools(observed)
 
     def _nodes(self) -> Iterator[GaugeMetricFamily]:
         sites = list(self._board.ground.sites.values())
@@ -118,6 +133,15 @@ class _Workloads(Collector):
         classes = self._board.ground.configuration.classes
         unknown = sum(classes.of_node(site.node.labels) is None for site in sites)
         yield _single(names.METRIC_UNKNOWN_NODES, unknown)
+
+
+def _of_pools(observed: Observed) -> Iterator[GaugeMetricFamily]:
+    rates, hours = _family(names.METRIC_POOL_LOSSES), _family(names.METRIC_POOL_WATCHED)
+    for pool, record in observed.pools.items():
+        labels = pool.split("/", 1)
+        rates.add_metric(labels, record.rate)
+        hours.add_metric(labels, record.hours * 3600)
+    yield from (rates, hours)
 
 
 def _of_workloads(found: Sequence[Assessment]) -> Iterator[GaugeMetricFamily]:
