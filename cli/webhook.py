@@ -26,7 +26,7 @@ from cli.memory import spare_caches
 from cli.threads import end_with_any_thread
 from kube import resources
 from kube.client import Client, connect
-from kube.configmaps import STATE, ConfigMap, OutageMemory
+from kube.configmaps import STATE, ConfigMap, ObservedMemory, OutageMemory
 from kube.errors import ApiError
 from kube.events import EventWriter
 from kube.informer import Informer, InformerSet
@@ -147,6 +147,7 @@ class Program:
         self.peers = Peers(self.name, members, left, self.lines) if advertised else None
         pods = Informer(client, resources.PODS, stores.pods)
         self._outages = outages = OutageMemory(states, self._renew_now)
+        observed = ObservedMemory(states, lambda _: None)
         self.metrics = Metrics()
         self.identity = Identity()
         self.events = EventWriter(client, self.name)
@@ -159,6 +160,7 @@ class Program:
                 Informer(client, resources.DEPLOYMENTS, stores.deployments),
                 Informer(client, resources.STATEFUL_SETS, stores.stateful_sets),
                 Informer(client, resources.PRIORITY_CLASSES, stores.priority_classes),
+                Informer(client, resources.BUDGETS, stores.budgets),
                 Informer(client, STATE, states),
                 *([Informer(client, WEBHOOK_LEASES, leases)] if advertised else []),
             ]
@@ -171,6 +173,7 @@ class Program:
             now=time.time,
             look_up=lambda owner, namespace: look_up(client, owner, namespace),
             mistakes=Mistakes(self.events.tell),
+            rates=lambda: observed.current.rates,
         )
         self.metrics.outage_version.set_function(lambda: outages.current.version)
         self.metrics.show_outages(lambda: outages.current.standing(time.time()))

@@ -12,7 +12,8 @@ from kube.decode import Shape
 from kube.wire import PodObject
 from placement import names
 from placement.configuration import Configuration
-from placement.model import Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload
+from placement.model import Budget, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload
+from placement.observation import Rates
 from placement.outage import Outages
 from webhook.admission import Admission, Stores
 from webhook.review import Request, Verdict, answer
@@ -32,11 +33,13 @@ class World:
         self.stores = Stores()
         self.is_synced = True
         self.outages = Outages()
+        self.rates = Rates()
         self.looked_up: list[Owner] = []
         self.known_to_the_api: dict[str, ReplicaSet | Workload] = {}
         hooks: dict[str, Callable[..., Any]] = {
             "is_synced": lambda: self.is_synced,
             "outages": lambda: self.outages,
+            "rates": lambda: self.rates,
             "now": lambda: 1000.0,
             "look_up": self._look_up,
         }
@@ -59,6 +62,7 @@ class World:
                 Node: self.stores.nodes,
                 Pod: self.stores.pods,
                 ReplicaSet: self.stores.replica_sets,
+                Budget: self.stores.budgets,
             }.get(type(each), self.stores.priority_classes)
             if isinstance(each, Workload):
                 store = self.stores.deployments if each.kind is Kind.DEPLOYMENT else self.stores.stateful_sets
