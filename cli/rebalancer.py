@@ -211,8 +211,8 @@ class Program:
         return standing(self._pause.current, now) is not None
 
     def _tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
-        self._observer.look(time.time())
         self.metrics.tell(made, done, plan_seconds, pass_seconds)
         self.history.note(self.viewer.take(made, time.time()), ((each.action, each.outcome) for each in done))
         if self._leader.is_leading():
             self._teller.told(made, done)
+        self._observer.look(time.time())

@@ -161,7 +161,7 @@ def _survived(exposure: Exposure) -> str:
 
 
 def _short_policy(policy: Policy) -> str:
-    ratio = "auto" if policy.spot_ratio is None else percent(policy.spot_ratio)
+    ratio = f"{'auto ' if policy.spot_ratio is None else ''}{percent(policy.ratio)}"
     return f"{ratio}, ≥{policy.min_on_demand} od"
 
 

@@ -11,9 +11,12 @@ and the ratio is the largest multiple of 5 %, up to 95 %, that has no more spot 
 serve, 4 pools that go once in 30 days each: at 99.99 % none is bearable, most = 2·4 + 0 = 8, which is 85 % (8 of 10).
 At 99.9 % all four are: 95 %. With 2 pools and 99.99 %, most = 4, which is 45 %.
 
-The answer is the most cautious over all sizes from n's power of two to the next, so that an HPA does not change it with
-every replica: from 8 to 15, 75 % of which must serve, 2 pools, 99.99 %, the answers are 60, 55, 45, 45, 55, 50, 45 and
-45 %; all of them get 45 %.
+The answer is the most cautious over all sizes that count as one, so that an HPA does not change it with every replica.
+Where a share must serve, these are the sizes from one power of two to the next: from 8 to 15, 75 % of which must serve,
+2 pools, 99.99 %, the answers are 60, 55, 45, 45, 55, 50, 45 and 45 %; all of them get 45 %. Where it is a count, the
+answer depends on the size by nature (8 of 8 bear no spot pod, 8 of 16 bear 16), and a power of two is cut into four: 8
+and 9, 10 and 11, … 16 to 19. With 8 that must serve, 10 and 11 get 45 %, 12 and 13 get 70 %: the spot pods that come
+with the size are mostly new ones, and few are moved.
 """
 
 from __future__ import annotations
@@ -42,6 +45,15 @@ class Need:
     declared: Amount | None
     budgets: tuple[tuple[int | str | None, int | str | None], ...] = ()  # minAvailable, maxUnavailable of each
 
+    @property
+    def is_share(self) -> bool:
+        """It grows with the size; else it is a count, or all but a count."""
+        if self.declared is not None:
+            return self.declared.share is not None
+        if self.budgets:
+            return all(str(amount).endswith("%") for pair in self.budgets for amount in pair if amount is not None)
+        return self.kind is Kind.DEPLOYMENT and str(self.rollout.max_unavailable).endswith("%")
+
     def of(self, replicas: int) -> int:
         workload = Workload(self.kind, "", "", "", replicas, rollout=self.rollout)
         budgets = (Budget("", "", min_available=least, max_unavailable=most) for least, most in self.budgets)
@@ -61,12 +73,19 @@ def settled(policy: Policy, workload: Workload, budgets: Iterable[Budget], rates
 
 def auto_ratio(replicas: int, need: Need, floor: int, falling: tuple[float, ...], target: Fraction) -> Fraction:
     """The most cautious answer over the sizes that count as this one."""
-    return _cautious(1 << max(0, replicas.bit_length() - 1), need, floor, falling, target)
+    return _cautious(sizes(replicas, need), need, floor, falling, target)
+
+
+def sizes(replicas: int, need: Need) -> range:
+    """Those that share all but their lower bits: the first bit of a share, the first three of a count."""
+    step = 1 << max(0, replicas.bit_length() - (1 if need.is_share else 3))
+    least = replicas // step * step
+    return range(least, least + step)
 
 
 @lru_cache(maxsize=4096)
-def _cautious(least: int, need: Need, floor: int, falling: tuple[float, ...], target: Fraction) -> Fraction:
-    return min(ratio_at(size, need.of(size), floor, falling, target) for size in range(least, 2 * least))
+def _cautious(alike: range, need: Need, floor: int, falling: tuple[float, ...], target: Fraction) -> Fraction:
+    return min(ratio_at(size, need.of(size), floor, falling, target) for size in alike)
 
 
 def ratio_at(replicas: int, must_serve: int, floor: int, falling: tuple[float, ...], target: Fraction) -> Fraction:

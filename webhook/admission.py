@@ -200,8 +200,9 @@ class Admission:
         rates = self._rates()
         if self._is_outdated or rates != self._settled_by:
             self._is_outdated = False  # first, so that a change while we read is not lost
-            self._budgets, self._settled_by = BudgetIndex(self._stores.budgets.values()), rates
+            self._budgets = BudgetIndex(self._stores.budgets.values())
             self._revisions.clear()
+        self._settled_by = rates
         known = self._revisions.get(uid)
         if known is None or known[0] != made_of:
             known = self._revisions[uid] = (made_of, self._worked_out(*made_of))

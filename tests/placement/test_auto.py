@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import names
-from placement.auto import Need, auto_ratio, ratio_at, settled
+from placement.auto import Need, auto_ratio, ratio_at, settled, sizes
 from placement.availability import Availability, Source
 from placement.exposure import Place, exposure
 from placement.model import Budget, Class, Kind, Rollout, Workload
@@ -50,6 +50,36 @@ def test_an_autoscaler_changes_nothing_between_two_powers_of_two() -> None:
     assert {auto_ratio(size, SHARE, 1, (1.0, 1.0), FOUR_NINES) * 100 for size in range(8, 16)} == {45}
 
 
+EIGHT = Need(Kind.DEPLOYMENT, Rollout(), Amount(8))
+ALIKE: dict[str, tuple[Need, int, range]] = {
+    "a share": (SHARE, 11, range(8, 16)),
+    "a count": (EIGHT, 11, range(10, 12)),
+    "a larger count": (EIGHT, 18, range(16, 20)),
+    "a small one": (EIGHT, 7, range(7, 8)),
+    "one": (SHARE, 1, range(1, 2)),
+    "none": (SHARE, 0, range(1)),
+    "a budget's count": (Need(Kind.DEPLOYMENT, Rollout(), None, ((None, 1),)), 9, range(8, 10)),
+    "a budget's share": (Need(Kind.STATEFUL_SET, Rollout(), None, (("80%", None),)), 9, range(8, 16)),
+    "two budgets": (Need(Kind.DEPLOYMENT, Rollout(), None, (("80%", None), (None, 1))), 9, range(8, 10)),
+    "a rollout's share": (Need(Kind.DEPLOYMENT, Rollout(), None), 9, range(8, 16)),
+    "a rollout's count": (Need(Kind.DEPLOYMENT, Rollout(max_unavailable=1), None), 9, range(8, 10)),
+    "a StatefulSet's one": (Need(Kind.STATEFUL_SET, Rollout(), None), 9, range(8, 10)),
+}
+
+
+@pytest.mark.parametrize(("need", "replicas", "expected"), ALIKE.values(), ids=ALIKE.keys())
+def test_sizes_that_count_as_one(need: Need, replicas: int, expected: range) -> None:
+    """Wide ones where the answer hardly depends on the size, narrow ones where it does by nature."""
+    assert sizes(replicas, need) == expected
+
+
+def test_with_a_count_that_must_serve_spot_grows_with_the_size() -> None:
+    """Eight must serve: what is more may be on spot, as much in each pool."""
+    ratios = [auto_ratio(size, EIGHT, 1, (1.0, 1.0), FOUR_NINES) for size in range(8, 17)]
+    assert [ratio * 100 for ratio in ratios] == [10, 10, 45, 45, 70, 70, 90, 90, 95]
+    assert [Slots(ratio, 1).spot(size) for size, ratio in enumerate(ratios, 8)] == [0, 0, 4, 4, 8, 9, 12, 13, 15]
+
+
 def test_budgets_tell_how_many_must_serve_at_every_size() -> None:
     """Where no annotation does; else the rollout."""
     policy = Policy(spot_ratio=None, availability_target=FOUR_NINES)
@@ -57,7 +87,7 @@ def test_budgets_tell_how_many_must_serve_at_every_size() -> None:
     web = Workload(Kind.DEPLOYMENT, "shop", "web", "u", 10)
     budget = Budget("shop", "web", max_unavailable=1)
     assert settled(policy, web, (), rates).ratio == Fraction(9, 20)
-    assert settled(policy, web, (budget,), rates).ratio == Fraction(3, 20)
+    assert settled(policy, web, (budget,), rates).ratio == Fraction(1, 4)
 
 
 def test_it_is_only_asked_where_it_may_answer() -> None:
@@ -118,14 +148,13 @@ def test_one_step_more_would_not_at_some_size(
     ratio = auto_ratio(replicas, need, floor, falling, target)
     if ratio == Fraction(19, 20):
         return
-    least = 1 << (replicas.bit_length() - 1)
 
     def breaks(size: int) -> bool:
         each, more = divmod(Slots(ratio + Fraction(1, 20), floor).spot(size), len(falling))
         perils = [Peril(rate, each + (number < more)) for number, rate in enumerate(falling)]
         return risk(perils, size - need.of(size)).unavailability > float(1 - target)
 
-    assert any(breaks(size) for size in range(least, 2 * least))
+    assert any(breaks(size) for size in sizes(replicas, need))
 
 
 @many
@@ -146,3 +175,11 @@ def test_exposure_agrees_with_auto_where_pods_are_spread_evenly() -> None:
     ready = [*spot, Place("d0"), Place("d1")]
     observed = Observed(pools={f"a/{pool}": Record(720, losses=3) for pool in range(4)})
     assert exposure(ready, Availability(8, Source.DECLARED), observed).risk.incidents == 0
+
+
+@pytest.mark.parametrize(("pools", "expected"), [(2, 45), (3, 60), (4, 80)])
+def test_the_table_in_the_documentation(pools: int, expected: int) -> None:
+    """Ten replicas of a Deployment that declares nothing; every pool is lost once in 30 days."""
+    plain = Need(Kind.DEPLOYMENT, Rollout(), None)
+    assert auto_ratio(10, plain, 1, (1.0,) * pools, FOUR_NINES) * 100 == expected
+    assert auto_ratio(10, plain, 1, (1.0,) * pools, THREE_NINES) * 100 == 95

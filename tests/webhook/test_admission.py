@@ -404,7 +404,7 @@ AUTOS: dict[str, tuple[Rates, list[Budget], str]] = {
     "a budget is stricter than the rollout": (
         Rates(1, {"a/m": 1.0, "b/m": 1.0}),
         [BUDGET],
-        "auto (15%: 2 pools, 2 losses a month, target 99.99%)",
+        "auto (25%: 2 pools, 2 losses a month, target 99.99%)",
     ),
     "a pool that hardly ever goes": (
         Rates(2, {"a/m": 0.25}),
@@ -449,4 +449,4 @@ def test_auto_follows_new_rates_and_budgets(world: World) -> None:
     seen.append(told())
     world.stores.budgets.remove(BUDGET.key)
     seen.append(told())
-    assert seen == ["70%", "45%", "15%", "15%", "45%"]
+    assert seen == ["70%", "45%", "25%", "25%", "45%"]
