@@ -8,6 +8,7 @@ from dataclasses import replace
 from dashboard.answers import Raw, Unclear, Unknown, found
 from dashboard.view import Seen, View
 from placement import names
+from placement.auto import settled
 from placement.drill import losses
 from placement.exposure import Domain, exposure
 from placement.model import Class, Needs, Pod
@@ -122,7 +123,7 @@ def _changed(view: View, seen: Seen, written: Mapping[str, str]) -> Group:
     group, taken = seen.assessment.group, view.taken
     workload = replace(group.workload, annotations={**group.workload.annotations, **written})
     policy, _ = read_policy(workload, taken.namespaces[workload.namespace], taken.ground.configuration)
-    return replace(group, workload=workload, policy=policy)
+    return replace(group, workload=workload, policy=settled(policy, workload, group.budgets, view.observed.rates))
 
 
 def _placed(view: View, then: Assessment) -> tuple[list[tuple[Needs, str]] | None, int]:

@@ -174,7 +174,7 @@ def _touched(record: Record) -> float:
 
 def _settled(observed: Observed, now: float) -> Observed:
     """The rates anew where the last are a day old: of pools that were watched for a day and seen within the last."""
-    if now < observed.at + DAY_SECONDS:
+    if observed.at <= now < observed.at + DAY_SECONDS:  # one that is yet to come was settled by a wrong clock
         return observed
     known = observed.rates.pools
     pools = {

@@ -332,7 +332,8 @@ class Board:
         budgets = self._selecting(workload.namespace, workload.template.labels)
         policy = settled(policy, workload, budgets, self._rates)
         quotas = tuple(self._quotas.get(workload.namespace, NO_QUOTAS).values())
-        return Group(workload, policy, availability(policy, workload, budgets), self._cohorts(workload), quotas)
+        available = availability(policy, workload, budgets)
+        return Group(workload, policy, available, self._cohorts(workload), quotas, budgets)
 
     def _cohorts(self, workload: Workload) -> tuple[Cohort, ...]:
         if workload.kind is Kind.STATEFUL_SET:

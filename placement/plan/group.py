@@ -11,7 +11,7 @@ from placement.availability import Availability
 from placement.classes import Classes
 from placement.configuration import Configuration
 from placement.decide import pool_order
-from placement.model import Class, Kind, Node, NodeRequirement, NodeTerm, Pod, Pool, Quota, Template, Workload
+from placement.model import Budget, Class, Kind, Node, NodeRequirement, NodeTerm, Pod, Pool, Quota, Template, Workload
 from placement.policy import Policy
 from placement.slots import Slots
 
@@ -80,6 +80,7 @@ class Group:
     availability: Availability
     cohorts: tuple[Cohort, ...]  # those that have or want pods
     quotas: tuple[Quota, ...] = ()  # of its namespace
+    budgets: tuple[Budget, ...] = ()  # that select its pods
 
     @property
     def needed(self) -> int:

@@ -169,6 +169,14 @@ def test_another_ratio_is_tried_before_it_is_set() -> None:
     assert "expected a percentage" in page.get("drill?workload=shop/Deployment/web&ratio=30", 400)["error"]
 
 
+def test_auto_is_tried_before_it_is_set() -> None:
+    """With the rates that are noted: two pools of which neither may go bear two pods each."""
+    seen = snapshot(deployment("web", WEB, spot_ratio="60%", min_available="8", availability_target="99.99%"))
+    page = shown(seen, observed=Observed(Rates(1, {"a/m": 1.0, "b/m": 1.0})))
+    answer = page.get("drill?workload=shop/Deployment/web&ratio=auto")
+    assert (answer["wantedNow"]["spot"], answer["wanted"]["spot"]) == (6, 4)
+
+
 def test_a_workload_tells_how_often_it_is_expected_to_fall_short() -> None:
     """Pool a/m and its one node hold four, of which two may be lost; as `spotweave status` tells it, and auto too."""
     pools = {"a/m": Record(hours=720.0, losses=3.0), "b/m": Record(hours=480.0)}
