@@ -36,6 +36,7 @@ from placement.policy import Policy, resolve
 
 DELETED_BY_CLOUD = "DeletingNode"
 SCALED_DOWN = frozenset({"ToBeDeletedByClusterAutoscaler"})  # leaving, because somebody wants fewer nodes
+OF_NODES = frozenset({"DaemonSet", "Node"})  # owners of pods that every node has; the latter of static ones
 MOST_INTERRUPTED = 10_000  # that wait for somebody to count them
 
 
@@ -141,15 +142,13 @@ class Board:
                 self._interrupt(old)
 
     def _is_announced(self, node: Node) -> bool:
-        return any(
-            each.key in self._configuration.leaving_taints and each.key not in SCALED_DOWN for each in node.taints
-        )
+        return not self._terminating.isdisjoint(taint.key for taint in node.taints)
 
     def _interrupt(self, node: Node) -> None:
         """Empty nodes go because nobody needs them."""
         pods = self._pods_on.get(node.name, NO_PODS).values()
-        is_empty = not any(_counts(pod) and (pod.owner is None or pod.owner.kind != "DaemonSet") for pod in pods)
-        if self._class_of(node) is Class.SPOT and not is_empty:
+        is_used = any(_counts(pod) and (pod.owner is None or pod.owner.kind not in OF_NODES) for pod in pods)
+        if is_used and self._class_of(node) is Class.SPOT:
             self.interrupted.append(node)
 
     def _is_deleted_by_cloud(self, node: Node) -> bool:

@@ -10,12 +10,12 @@ import pytest
 
 from kube.errors import NotFound
 from placement import names
-from placement.model import Class, NodeTaint
+from placement.model import Class, NodeTaint, Owner, Pod
 from placement.observation import NOTHING_OBSERVED, Observed, Rates
 from placement.slots import Slots
 from rebalancer.observe import HOURS_SECONDS, SOONEST_SECONDS, Change, Observer
 from tests.rebalancer.rebalancing import Rebalancer
-from tests.rebalancer.simulation import TERMINATION, Cluster
+from tests.rebalancer.simulation import TERMINATION, Cluster, Facts
 
 BUILT_IN = Fraction(7, 10)
 SCALE_DOWN = NodeTaint("ToBeDeletedByClusterAutoscaler")
@@ -89,6 +89,16 @@ def emptied(scene: Scene) -> None:
     scene.cluster.lose(name)
 
 
+def with_its_own_alone(scene: Scene) -> None:
+    name = scene.cluster.add_node(Class.SPOT).name
+    for kind in ("DaemonSet", "Node"):
+        owner = Owner(kind, "agent", kind)
+        scene.cluster.facts[kind] = Facts()
+        scene.cluster.put(Pod("kube-system", kind, kind, owner, {"app": kind}, node=name, phase="Running", ready=True))
+    scene.cluster.run(2)
+    scene.cluster.cordon(name, TERMINATION)
+
+
 def on_demand(scene: Scene) -> None:
     taken = {pod.node for pod in scene.cluster.pods}
     scene.cluster.lose(next(name for name in scene.cluster.nodes if name in taken and name not in scene.spot))
@@ -106,6 +116,7 @@ LOSSES: dict[str, tuple[Callable[[Scene], None], tuple[float, float]]] = {
     "cordoned by hand, and deleted": (cordoned_then_gone, (0, 0)),
     "an autoscaler wants fewer": (scaled_down, (0, 0)),
     "nothing was on it": (emptied, (0, 0)),
+    "nothing but what every node has": (with_its_own_alone, (0, 0)),
     "on-demand is not watched": (on_demand, (0, 0)),
     "three of four are the pool": (several, (1, 0)),
 }
@@ -176,11 +187,11 @@ def test_a_node_that_leaves_already_when_we_come_was_counted_before() -> None:
 
 
 def test_auto_follows_the_rates_that_are_noted() -> None:
-    """Of ten, eight must serve; one pool that goes ten times a month bears two pods more than must serve."""
+    """Of ten, eight must serve; one pool that goes too often may hold the two that may go."""
     scene = Scene({names.SPOT_RATIO: "auto"})
     board = scene.rebalancer.board
     assert board.assessments[scene.web.uid].group.policy.slots == Slots(BUILT_IN, 1)
-    board.observe(None, Rates(1, {"a/m": 16.0}))
+    scene.cluster.rates = Rates(1, {"a/m": 16.0})
     scene.cluster.run(2)
     found = board.assessments[scene.web.uid].group.policy
     assert found.explain() == "spot-ratio auto (25%: 1 pool, 16 losses a month, target 99.9%), min-on-demand 1"
