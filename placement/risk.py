@@ -70,11 +70,8 @@ class Risk:
 
     def explain(self) -> str:
         """`2.1 incidents expected in 30 days, below min-available for 0.0486% of the time (assumed)`."""
-        share = f"{self.unavailability * 100:.3g}%"
-        return (
-            f"{self.incidents:.3g} incidents expected in 30 days, below min-available for {share} of the time "
-            f"({self.rests_on})"
-        )
+        share = f"for {self.unavailability * 100:.3g}% of the time" if self.unavailability < 1 else "now"
+        return f"{self.incidents:.3g} incidents expected in 30 days, below min-available {share} ({self.rests_on})"
 
     @property
     def raw(self) -> dict[str, Any]:

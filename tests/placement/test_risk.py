@@ -59,6 +59,7 @@ def test_a_risk_explains_itself() -> None:
     assert risk(PERILS, 2).explain() == (
         "2.1 incidents expected in 30 days, below min-available for 0.0486% of the time (assumed)"
     )
+    assert risk(PERILS, -1).explain() == "3.2 incidents expected in 30 days, below min-available now (assumed)"
 
 
 def test_a_target_bears_some_incidents() -> None:
