@@ -125,6 +125,7 @@ def _workload(made: Planned, found: Assessment) -> Iterator[str]:
     yield f"{group.workload.kind} {group.workload.key}: {mix}"
     assumed = ", assumed" if seen.is_assumed else ""
     yield f"{seen.availability.needed} of {group.workload.replicas} must serve{assumed}; headroom {seen.headroom}"
+    yield seen.risk.explain()
     for domain in Domain:
         if not seen.survives(domain):
             yield f"would not survive the loss of a {domain}: {seen.explain(domain)}"

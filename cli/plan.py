@@ -15,6 +15,7 @@ from rich.text import Text
 
 from cli import access, advice, prices, show
 from cli.configuration import configuration_for_reading
+from cli.observed import observed_for_reading
 from cli.status import foreseen_lines
 from dashboard.drills import outlook
 from dashboard.view import NO_PRICES, Around, View, Viewer
@@ -27,6 +28,7 @@ from placement import names
 from placement.configuration import Configuration
 from placement.exposure import Exposure, Place, exposure, places
 from placement.model import Namespace, Sign, Snapshot
+from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
@@ -50,6 +52,7 @@ class Picture:
     outages: Outages = field(default_factory=Outages)
     paused: Pause | None = None
     now: float = field(default_factory=time.time)
+    observed: Observed = NOTHING_OBSERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,11 @@ class Planned:
     board: Board
     plan: Plan
     where: Mapping[str, Place]
+    observed: Observed = NOTHING_OBSERVED
 
     def exposure_of(self, found: Assessment) -> Exposure:
         ready = [self.where[member.pod.node] for member in found.members if member.serves]
-        return exposure(ready, found.group.availability)
+        return exposure(ready, found.group.availability, self.observed)
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -139,6 +143,7 @@ def take_picture(client: Client, config: Path | None) -> Picture:
         read_outages(client)[0],
         standing(read_pause(client), now),
         now,
+        observed_for_reading(client),
     )
 
 
@@ -154,6 +159,7 @@ def planned(picture: Picture) -> Planned:
         snapshot.budgets,
         snapshot.quotas,
         picture.signs,
+        (picture.observed.rates,),
     )
     for each in facts:
         for fact in each:

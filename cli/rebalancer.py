@@ -28,7 +28,7 @@ from dashboard.server import serving as serving_page
 from dashboard.view import NO_PRICES, Around, Viewer
 from kube import resources
 from kube.client import Client, connect
-from kube.configmaps import STATE, ConfigMap, OutageMemory, PauseMemory
+from kube.configmaps import STATE, ConfigMap, ObservedMemory, OutageMemory, PauseMemory, change_observed
 from kube.events import REBALANCER, EventWriter
 from kube.evict import PodWriter
 from kube.faults import Faults
@@ -46,6 +46,7 @@ from rebalancer.board import Board
 from rebalancer.executor import Done, Executor, Sight
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import Metrics
+from rebalancer.observe import Observer
 from rebalancer.tell import Teller
 
 log = logging.getLogger(__name__)
@@ -148,13 +149,15 @@ class Program:
         self._pause = PauseMemory(states, self._wake.set)
         self._board = Board(configuration)
         self.stores: dict[str, Store[Any]] = {}  # by the resource's name
+        self._observed = ObservedMemory(states, lambda known: self._board.observe(None, known.rates))
         self._informers = InformerSet(
             [Informer(client, STATE, states), *(self._followed(client, each) for each in FOLLOWED)]
         )
         self._leader = Leader(client, self.name, on_change=lambda _: self._wake.set(), faults=faults)
         self._events = EventWriter(client, self.name, source=REBALANCER)
         self._teller = Teller(self._events.tell)
-        self.metrics = Metrics(self._board, self._leader.is_leading)
+        self._observer = Observer(self._board, self._leader.is_leading, lambda change: change_observed(client, change))
+        self.metrics = Metrics(self._board, self._leader.is_leading, observed=lambda: self._observed.current)
         self.metrics.cache_age.set_function(lambda: self._informers.age_seconds(time.monotonic()))
         self.metrics.outage_version.set_function(lambda: self._outages.current.version)
         self.metrics.paused.set_function(lambda: self._is_paused(time.time()))
@@ -165,7 +168,11 @@ class Program:
             self._sight(configuration),
         )
         around = Around(
-            self._leader.is_leading, self._is_current, lambda: self._outages.current, lambda: self._pause.current
+            self._leader.is_leading,
+            self._is_current,
+            lambda: self._outages.current,
+            lambda: self._pause.current,
+            observed=lambda: self._observed.current,
         )
         self.viewer, self.history = Viewer(self._board, around, known), History(archive)
         watched = Watched(
@@ -223,3 +230,4 @@ class Program:
         if self._leader.is_leading():
             self._teller.told(made, done)
             self._teller.watch(taken.assessments, taken.ground, taken.at)
+        self._observer.look(time.time())

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from cli import access, advice, prices, show
 from cli.configuration import configuration_for_reading
+from cli.observed import observed_for_reading
 from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
 from localcluster.errors import ClusterError
@@ -67,6 +68,7 @@ def look(args: argparse.Namespace) -> show.Finding:
         snapshot = read_snapshot(client)
         now = datetime.now(UTC)
         paused = pause_for_reading(client, now.timestamp())
+        observed = observed_for_reading(client)
     if args.namespace is not None and args.namespace not in snapshot.namespaces:
         known = snapshot.namespaces
         raise ClusterError(
@@ -75,7 +77,7 @@ def look(args: argparse.Namespace) -> show.Finding:
     if args.left_over:
         carrying = left_over(snapshot, configuration.classes)
         return _left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)])
-    found = statuses(snapshot, configuration)
+    found = statuses(snapshot, configuration, observed)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
     saved = savings_in(snapshot, configuration, shown, prices.prices_for(args, configuration))
     ahead = foreseen(shown, room_in(snapshot, configuration))
@@ -191,7 +193,7 @@ def survived(exposure: Exposure) -> str:
 
 
 def _short_policy(policy: Policy) -> str:
-    ratio = "auto" if policy.spot_ratio is None else percent(policy.spot_ratio)
+    ratio = f"{'auto ' if policy.spot_ratio is None else ''}{percent(policy.ratio)}"
     return f"{ratio}, ≥{policy.min_on_demand} od"
 
 

@@ -27,7 +27,7 @@ from cli.memory import spare_caches
 from cli.threads import end_with_any_thread
 from kube import resources
 from kube.client import Client, connect
-from kube.configmaps import STATE, ConfigMap, OutageMemory
+from kube.configmaps import STATE, ConfigMap, ObservedMemory, OutageMemory
 from kube.errors import ApiError
 from kube.events import EventWriter
 from kube.informer import Informer, InformerSet
@@ -159,6 +159,7 @@ class Program:
         self.peers = Peers(self.name, members, left, self.lines) if advertised else None
         pods = Informer(client, resources.PODS, stores.pods)
         self._outages = outages = OutageMemory(states, lambda: self._wake(self._renew))
+        observed = ObservedMemory(states, lambda _: None)
         self.metrics = Metrics()
         self.identity = Identity()
         self.events = EventWriter(client, self.name)
@@ -184,6 +185,7 @@ class Program:
             now=time.time,
             look_up=lambda owner, namespace: look_up(client, owner, namespace),
             mistakes=Mistakes(self.events.tell),
+            rates=lambda: observed.current.rates,
         )
         self.metrics.outage_version.set_function(lambda: outages.current.version)
         self.metrics.show_outages(lambda: outages.current.standing(time.time()))

@@ -247,6 +247,7 @@ def workload(view: View, history: History, key: tuple[str, str, str]) -> Raw:
     return {
         "workload": {**_workload(seen, history), "pods": [_placed(view, raw) for raw in pods_json(seen.status)]},
         "needed": exposed.availability.needed,
+        "risk": exposed.risk.explain(),
         "policy": seen.status.policy.explain(),
         "perils": [exposed.explain(domain) for domain in seen.perils],
         "released": [_going(pod) for cohort in seen.assessment.group.cohorts for pod in cohort.released],

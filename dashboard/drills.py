@@ -8,6 +8,7 @@ from dataclasses import replace
 from dashboard.answers import Raw, Unclear, Unknown, found
 from dashboard.view import Seen, View
 from placement import names
+from placement.auto import settled
 from placement.drill import losses
 from placement.exposure import Domain, exposure
 from placement.model import Class, Needs, Pod
@@ -117,7 +118,8 @@ def what_if(view: View, key: tuple[str, str, str], ratio: str, now: float) -> Ra
 def outlook(view: View, then: Assessment) -> Raw:
     """What would follow once all moves are done; `spotweave plan --set` tells it, too. None: too much to work out."""
     placed, unplaced = _placed(view, then)
-    after = None if placed is None else exposure((view.places[node] for _, node in placed), then.group.availability)
+    there = None if placed is None else [view.places[node] for _, node in placed]
+    after = None if there is None else exposure(there, then.group.availability, view.observed)
     costs = None if placed is None else charged(placed, then.group.workload.replicas, view.rates)
     return {
         "exposureAfter": None if after is None else after.raw,
@@ -130,6 +132,7 @@ def _changed(view: View, seen: Seen, written: Mapping[str, str]) -> tuple[Group,
     group, taken = seen.assessment.group, view.taken
     workload = replace(group.workload, annotations={**group.workload.annotations, **written})
     policy, mistakes = read_policy(workload, taken.namespaces[workload.namespace], taken.ground.configuration)
+    policy = settled(policy, workload, group.budgets, view.observed.rates)
     return replace(group, workload=workload, policy=policy), mistakes
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from dashboard.floor import Floor
 from placement.exposure import Domain, Place, places
 from placement.model import NO_AMOUNTS, Namespace, Pod, Workload
+from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outage, Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
@@ -55,6 +56,7 @@ class Around:
     outages: Callable[[], Outages]
     pause: Callable[[], Pause | None]
     now: Callable[[], float] = time.time
+    observed: Callable[[], Observed] = lambda: NOTHING_OBSERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ class View:
     savings: Savings
     floor: Floor
     paused: Pause | None
+    observed: Observed = NOTHING_OBSERVED
 
     def used(self, node: str) -> Mapping[str, int]:
         return self.taken.used.get(node, NO_AMOUNTS)
@@ -261,6 +264,7 @@ class Viewer:
             self._saved(),
             self._floor_of(taken),
             self._paused(),
+            self.around.observed(),
         )
 
     def _floor_of(self, taken: Taken) -> Floor:
@@ -299,11 +303,12 @@ class Viewer:
         group = found.group
         status = status_of(
             group.workload,
-            self._policy(group.workload, taken),
+            (group.policy, self._policy(group.workload, taken)[1]),
             [cohort.replicas for cohort in group.cohorts if cohort.replicas],
             (pod for cohort in group.cohorts for pod in (*cohort.pods, *_let_go(cohort))),
             self._places,
             group.availability,
+            self.around.observed(),
         )
         moments = [mark.at for member in found.members if (mark := moved(member.pod)) is not None]
         perils = tuple(domain for domain in Domain if not status.exposure.survives(domain))

@@ -16,9 +16,10 @@ from kube.faults import NO_FAULTS, Call, Faults
 from kube.resources import Resource
 from kube.store import Store
 from kube.wire import Identity
-from placement import names, pause
+from placement import names, observation, pause
 from placement.configuration import Configuration, ConfigurationError, parse_configuration
 from placement.model import Key
+from placement.observation import NOTHING_OBSERVED, Observed, observed_text, parse_observed
 from placement.outage import KEY, Outages, outages_text, parse_outages
 from placement.pause import Pause, parse_pause
 
@@ -106,6 +107,26 @@ def change_pause(client: Client, change: Callable[[Pause | None], Pause | None])
     return parse_pause(_change_state(client, pause.KEY, changed))
 
 
+def read_observed(client: Client) -> Observed:
+    """What is noted of interruptions."""
+    return _observed(_data(_read_state(client)).get(observation.KEY, ""))
+
+
+def change_observed(client: Client, change: Callable[[Observed], Observed]) -> Observed:
+    """Writes what `change` makes of what is noted."""
+    text = _change_state(client, observation.KEY, lambda text: observed_text(change(_observed(text))))
+    return _observed(text)
+
+
+def _observed(text: str) -> Observed:
+    """What is garbled is begun anew: it is worth less than to go on."""
+    try:
+        return parse_observed(text) if text else NOTHING_OBSERVED
+    except ValueError as error:
+        log.warning("%s: %s; it is begun anew", names.STATE_MAP, error)
+        return NOTHING_OBSERVED
+
+
 def _outages(text: str) -> Outages:
     return parse_outages(text) if text else Outages()
 
@@ -185,3 +206,20 @@ class PauseMemory:
     def _read(self, _old: ConfigMap | None, new: ConfigMap | None) -> None:
         self.current = parse_pause("" if new is None else new.data.get(pause.KEY, ""))
         self._on_change()
+
+
+class ObservedMemory:
+    """What was observed of pools, as noted in the state ConfigMap. A garbled note changes nothing of what was known."""
+
+    def __init__(self, store: Store[ConfigMap], on_change: Callable[[Observed], None]) -> None:
+        self.current = NOTHING_OBSERVED
+        self._on_change = on_change
+        store.subscribe(self._read)
+
+    def _read(self, _old: ConfigMap | None, new: ConfigMap | None) -> None:
+        text = "" if new is None else new.data.get(observation.KEY, "")
+        try:
+            self.current = parse_observed(text) if text else NOTHING_OBSERVED
+        except ValueError as error:
+            log.warning("%s: %s; what was known stands", names.STATE_MAP, error)
+        self._on_change(self.current)

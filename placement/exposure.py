@@ -13,6 +13,7 @@ Its headroom is 2. The fullest node and the fullest pool hold 3, the fullest zon
 them. With the 3 on the one node spread over two, it survives the loss of any node, and still not of that pool.
 
 A pool is one of spot: the cloud does not take on-demand away. Nodes without a zone's label are one zone.
+How often that is expected to happen is worked out in `placement.risk`, from what was observed of the pools.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from typing import Any
 from placement.availability import Availability
 from placement.configuration import Configuration
 from placement.model import Class, Node, Pool
+from placement.observation import NOTHING_OBSERVED, Observed
+from placement.risk import NO_RISK, Peril, Risk, risk
 
 UNLABELLED = "unlabelled"
 
@@ -68,9 +71,12 @@ def places(nodes: Mapping[str, Node], configuration: Configuration) -> dict[str,
 
 def _place(node: Node, configuration: Configuration, is_leaving: bool) -> Place:
     of = configuration.classes.of_node(node.labels) or Class.ON_DEMAND
-    zone, instance_type = node.pool.zone or UNLABELLED, node.pool.instance_type or UNLABELLED
-    pool = str(Pool(zone, instance_type)) if of is Class.SPOT else ""
-    return Place(node.name, of, zone, pool, is_leaving)
+    pool = pool_name(node.pool) if of is Class.SPOT else ""
+    return Place(node.name, of, node.pool.zone or UNLABELLED, pool, is_leaving)
+
+
+def pool_name(pool: Pool) -> str:
+    return f"{pool.zone or UNLABELLED}/{pool.instance_type or UNLABELLED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,7 @@ class Exposure:
     pool: Blast = NO_BLAST
     zone: Blast = NO_BLAST
     spot: Blast = NO_BLAST
+    risk: Risk = NO_RISK
 
     @property
     def headroom(self) -> int:
@@ -129,23 +136,32 @@ class Exposure:
             "assumed": self.is_assumed,
             "blastRadius": {str(domain): self.blast(domain).replicas for domain in Domain},
             "survives": {str(domain): self.survives(domain) for domain in Domain},
+            **self.risk.raw,
         }
 
 
-def exposure(ready: Iterable[Place], availability: Availability) -> Exposure:
+def exposure(ready: Iterable[Place], availability: Availability, observed: Observed = NOTHING_OBSERVED) -> Exposure:
     """Of a workload whose ready replicas are at these places, one for each; those on leaving nodes left out."""
     nodes: dict[str, int] = {}
+    pool_of: dict[str, str] = {}
     pools: dict[str, int] = {}
     zones: dict[str, int] = {}
     count = spot = 0
     for place in ready:
         count += 1
         nodes[place.node] = nodes.get(place.node, 0) + 1
+        pool_of[place.node] = place.pool
         zones[place.zone] = zones.get(place.zone, 0) + 1
         if place.pool:
             spot += 1
             pools[place.pool] = pools.get(place.pool, 0) + 1
-    return Exposure(count, availability, _fullest(nodes), _fullest(pools), _fullest(zones), Blast(spot))
+    perils = [
+        *(Peril(observed.of(pool).rate, replicas) for pool, replicas in pools.items()),
+        *(Peril(observed.node_rate(pool_of[node]), replicas) for node, replicas in nodes.items()),
+    ]
+    hours = min((observed.of(pool).hours for pool in pools), default=0.0)
+    expected = risk(perils, count - availability.needed, hours)
+    return Exposure(count, availability, _fullest(nodes), _fullest(pools), _fullest(zones), Blast(spot), expected)
 
 
 def _fullest(counts: Mapping[str, int]) -> Blast:

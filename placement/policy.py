@@ -68,6 +68,15 @@ class Mistake:
 
 
 @dataclass(frozen=True, slots=True)
+class Auto:
+    """What `auto` came to (`placement.auto`), and what it rests on."""
+
+    ratio: Fraction
+    pools: int
+    losses: float  # of all of them, in 30 days
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """A workload's policy. `source` tells the level that each setting came from."""
 
@@ -82,16 +91,34 @@ class Policy:
     rebalance: str = "auto"
     rebalance_window: Window | None = None  # None: always
     replace_lost_pods: str | None = None  # None: by kind
+    auto: Auto | None = None  # None: not asked for, or no rates are known yet
+    auto_limit: Fraction | None = None  # what a limit of the configuration leaves of `auto`
     source: Mapping[str, Level] = field(default_factory=dict, compare=False)
 
     @property
     def slots(self) -> Slots:
+        return Slots(self.ratio, self.min_on_demand)
+
+    @property
+    def ratio(self) -> Fraction:
         """`auto` stands for the built-in ratio until interruption rates have been observed."""
-        return Slots(BUILT_IN_RATIO if self.spot_ratio is None else self.spot_ratio, self.min_on_demand)
+        if self.spot_ratio is not None:
+            return self.spot_ratio
+        ratio = BUILT_IN_RATIO if self.auto is None else self.auto.ratio
+        return ratio if self.auto_limit is None else min(ratio, self.auto_limit)
 
     def explain(self) -> str:
-        ratio = f"auto ({percent(BUILT_IN_RATIO)})" if self.spot_ratio is None else percent(self.spot_ratio)
+        ratio = percent(self.spot_ratio) if self.spot_ratio is not None else f"auto ({self._explain_auto()})"
         return f"spot-ratio {ratio}, min-on-demand {self.min_on_demand}"
+
+    def _explain_auto(self) -> str:
+        """`55%: 4 pools, 0.8 losses a month, target 99.9%`."""
+        if self.auto is None:
+            return percent(self.ratio)
+        limit = ", at most that by a limit" if self.ratio < self.auto.ratio else ""
+        pools = "1 pool" if self.auto.pools == 1 else f"{self.auto.pools} pools"
+        target = percent(self.availability_target)
+        return f"{percent(self.ratio)}{limit}: {pools}, {self.auto.losses:.3g} losses a month, target {target}"
 
 
 BUILT_IN_RATIO = Fraction(7, 10)
@@ -359,21 +386,23 @@ def _is_valid(setting: Setting, text: str) -> bool:
 
 
 def _clamped(policy: Policy, limit: Limit) -> Policy:
-    ratio, floor = policy.spot_ratio, policy.min_on_demand
-    if limit.max_spot_ratio is not None and policy.slots.ratio > limit.max_spot_ratio:
-        ratio = limit.max_spot_ratio
+    """A limit does not tell against `auto` before it is known what it comes to: it stands beside it."""
+    ratio, floor, auto_limit = policy.spot_ratio, policy.min_on_demand, policy.auto_limit
+    if limit.max_spot_ratio is not None and ratio is not None:
+        ratio = min(ratio, limit.max_spot_ratio)
+    elif limit.max_spot_ratio is not None:
+        auto_limit = limit.max_spot_ratio if auto_limit is None else min(auto_limit, limit.max_spot_ratio)
     if limit.min_on_demand is not None:
         floor = max(floor, limit.min_on_demand)
-    return replace(policy, spot_ratio=ratio, min_on_demand=floor)
+    return replace(policy, spot_ratio=ratio, min_on_demand=floor, auto_limit=auto_limit)
 
 
 def _clamps(asked: Policy, got: Policy) -> Iterator[Mistake]:
-    """What somebody wrote and a limit took back. A default that is clamped is nobody's mistake."""
+    """What somebody wrote and a limit took back. A default that is clamped is nobody's mistake, nor is `auto`."""
     ratio, floor = asked.source["spot-ratio"], asked.source["min-on-demand"]
-    if asked.slots.ratio != got.slots.ratio and ratio in ("workload", "namespace"):
-        limit = f"at most {percent(got.slots.ratio)} (a limit of the configuration)"
-        written = "auto" if asked.spot_ratio is None else percent(asked.spot_ratio)
-        yield Mistake(ratio, names.SPOT_RATIO, written, limit)
+    if asked.spot_ratio is not None and asked.ratio != got.ratio and ratio in ("workload", "namespace"):
+        limit = f"at most {percent(got.ratio)} (a limit of the configuration)"
+        yield Mistake(ratio, names.SPOT_RATIO, percent(asked.spot_ratio), limit)
     if asked.min_on_demand != got.min_on_demand and floor in ("workload", "namespace"):
         limit = f"at least {got.min_on_demand} (a limit of the configuration)"
         yield Mistake(floor, names.MIN_ON_DEMAND, str(asked.min_on_demand), limit)

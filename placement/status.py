@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from placement import names
+from placement.auto import settled
 from placement.availability import Availability, BudgetIndex, availability
 from placement.configuration import Configuration
 from placement.exposure import Exposure, Place, exposure, places
 from placement.model import Class, Kind, Namespace, Pod, ReplicaSet, Snapshot, Workload
+from placement.observation import NOTHING_OBSERVED, Observed
 from placement.policy import Mistake, Policy, resolve
 from placement.slots import Mix
 
@@ -80,13 +82,20 @@ class WorkloadStatus:
         return self.actual == self.wanted
 
 
-def statuses(snapshot: Snapshot, configuration: Configuration) -> tuple[WorkloadStatus, ...]:
+def statuses(
+    snapshot: Snapshot, configuration: Configuration, observed: Observed = NOTHING_OBSERVED
+) -> tuple[WorkloadStatus, ...]:
     """Every workload that is opted in, in the order of namespace, kind and name."""
     pods_by_owner = _grouped((pod.owner.uid, pod) for pod in snapshot.pods if pod.owner)
     revisions_by_owner = _grouped((each.owner.uid, each) for each in snapshot.replica_sets if each.owner)
     ordered = sorted(snapshot.workloads, key=lambda each: (each.namespace, each.kind, each.name))
     around = _Around(
-        snapshot, configuration, pods_by_owner, places(snapshot.nodes, configuration), BudgetIndex(snapshot.budgets)
+        snapshot,
+        configuration,
+        pods_by_owner,
+        places(snapshot.nodes, configuration),
+        BudgetIndex(snapshot.budgets),
+        observed,
     )
     return tuple(
         _status(workload, revisions_by_owner.get(workload.uid, []), around)
@@ -104,6 +113,7 @@ class _Around:
     pods_by_owner: Mapping[str, list[Pod]]
     places: Mapping[str, Place]
     budgets: BudgetIndex
+    observed: Observed
 
 
 def _is_placed(workload: Workload, snapshot: Snapshot) -> bool:
@@ -123,13 +133,15 @@ def _status(workload: Workload, revisions: list[ReplicaSet], around: _Around) ->
     namespace, configuration = around.snapshot.namespaces[workload.namespace], around.configuration
     owners = [workload.uid] if workload.kind is Kind.STATEFUL_SET else [revision.uid for revision in revisions]
     policy, mistakes = read_policy(workload, namespace, configuration)
+    budgets = around.budgets.of(workload)
     return status_of(
         workload,
-        (policy, mistakes),
+        (settled(policy, workload, budgets, around.observed.rates), mistakes),
         [revision.replicas for revision in revisions if revision.replicas],
         (pod for owner in owners for pod in around.pods_by_owner.get(owner, [])),
         around.places,
-        availability(policy, workload, around.budgets.of(workload)),
+        availability(policy, workload, budgets),
+        around.observed,
     )
 
 
@@ -147,6 +159,7 @@ def status_of(
     owned: Iterable[Pod],
     where: Mapping[str, Place],
     available: Availability,
+    observed: Observed = NOTHING_OBSERVED,
 ) -> WorkloadStatus:
     """One workload, for who knows its policy, its pods and the replicas of each revision that wants any."""
     policy, mistakes = read
@@ -165,7 +178,7 @@ def status_of(
         soft=sum(each.pod.is_live and names.SOFT in each.pod.annotations for each in pods),
         pods=pods,
         reason="; ".join(_differences(workload, len(active), pods)) if actual != wanted else "",
-        exposure=exposure((each.place for each in pods if each.stands and each.place), available),
+        exposure=exposure((each.place for each in pods if each.stands and each.place), available, observed),
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from placement import names
+from placement.auto import settled
 from placement.availability import BudgetIndex, availability
 from placement.configuration import Configuration
 from placement.model import (
@@ -29,6 +30,7 @@ from placement.model import (
     Sign,
     Workload,
 )
+from placement.observation import Rates
 from placement.plan.actions import Action, How, Why
 from placement.plan.assess import Assessment, assess
 from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of, released
@@ -41,6 +43,9 @@ log = logging.getLogger(__name__)
 
 DELETED_BY_CLOUD = "DeletingNode"
 LOOK_SECONDS = 0.9  # the loop comes by every second
+SCALED_DOWN = frozenset({"ToBeDeletedByClusterAutoscaler"})  # leaving, because somebody wants fewer nodes
+OF_NODES = frozenset({"DaemonSet", "Node"})  # owners of pods that every node has; the latter of static ones
+MOST_INTERRUPTED = 10_000  # that wait for somebody to count them
 
 
 class Board:
@@ -48,6 +53,7 @@ class Board:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+        self._terminating = frozenset(configuration.leaving_taints) - SCALED_DOWN
         self._changes: deque[tuple[Any, Any]] = deque()
         self._namespaces: dict[str, Namespace] = {}
         self._nodes: dict[str, Node] = {}
@@ -65,6 +71,9 @@ class Board:
         self._quotas: dict[str, dict[str, Quota]] = {}
         self._signs: dict[tuple[str, str], Sign] = {}  # by reason and by what it is about
         self._policies: dict[Any, Policy] = {}
+        self._rates = Rates()
+        self._announced: set[str] = set()  # nodes whose termination was announced
+        self.interrupted: deque[Node] = deque(maxlen=MOST_INTERRUPTED)  # spot nodes that the cloud took, each once
         self._dirty: set[str] = set()
         self._ground: Ground | None = None
         self.lost: dict[str, Gone] = {}
@@ -81,6 +90,7 @@ class Board:
             Budget: self._take_budget,
             Quota: self._take_quota,
             Sign: self._take_sign,
+            Rates: self._take_rates,
         }
 
     # --- changes -----------------------------------------------------------------------------------------------------
@@ -107,6 +117,7 @@ class Board:
     def _take_node(self, old: Node | None, new: Node | None) -> None:
         known = new or old
         assert known is not None
+        self._notice(old, new)
         if new is None:
             self._lose(known)
         else:
@@ -124,6 +135,32 @@ class Board:
         is_leaving = replace(node, deleting=False).is_leaving(self._configuration.leaving_taints)
         proof = proof_of(node, is_leaving, self._is_deleted_by_cloud(node))
         self.lost[node.name] = Gone(node, self._class_of(node), proof)
+
+    def _notice(self, old: Node | None, new: Node | None) -> None:
+        """Whether the cloud takes a spot node: it announces so, or the node is lost with proof; not a cordon by hand.
+
+        One that is first seen with its end announced was counted by whoever saw it before.
+        """
+        if new is not None and self._is_announced(new):
+            if old is not None and new.name not in self._announced:
+                self._interrupt(new)
+            self._announced.add(new.name)
+        elif old is not None:
+            was_announced = old.name in self._announced
+            self._announced.discard(old.name)
+            is_leaving = was_announced or old.is_leaving(self._configuration.leaving_taints)
+            if new is None and not is_leaving and (not old.ready or self._is_deleted_by_cloud(old)):
+                self._interrupt(old)
+
+    def _is_announced(self, node: Node) -> bool:
+        return not self._terminating.isdisjoint(taint.key for taint in node.taints)
+
+    def _interrupt(self, node: Node) -> None:
+        """Empty nodes go because nobody needs them."""
+        pods = self._pods_on.get(node.name, NO_PODS).values()
+        is_used = any(_counts(pod) and (pod.owner is None or pod.owner.kind not in OF_NODES) for pod in pods)
+        if is_used and self._class_of(node) is Class.SPOT:
+            self.interrupted.append(node)
 
     def _is_deleted_by_cloud(self, node: Node) -> bool:
         """The cloud's controller said so; and of this very node, since names come again."""
@@ -204,7 +241,7 @@ class Board:
         assert known is not None
         _nest(self._budgets, known.namespace, known.name, new)
         self._budget_indexes.pop(known.namespace, None)
-        if old is None or new is None or _asks(old) != _asks(new):
+        if old is None or new is None or old.asks != new.asks:
             self._dirty.update(self._in_namespace.get(known.namespace, ()))
 
     def _take_quota(self, old: Quota | None, new: Quota | None) -> None:
@@ -224,6 +261,13 @@ class Board:
         gone = self.lost.get(new.about)
         if gone is not None and not gone.proof and self._is_deleted_by_cloud(gone.node):
             self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, True))
+            self._interrupt(gone.node)
+
+    def _take_rates(self, _old: Rates | None, new: Rates | None) -> None:
+        """What `auto` goes by. They come in one key of a ConfigMap that changes for other reasons too."""
+        if new is not None and new != self._rates:
+            self._rates = new
+            self._dirty.update(self._workloads)
 
     # --- what follows ------------------------------------------------------------------------------------------------
 
@@ -353,8 +397,10 @@ class Board:
             return None
         policy = self._policy(workload, self._namespaces[workload.namespace])
         budgets = self._selecting(workload.namespace, workload.template.labels)
+        policy = settled(policy, workload, budgets, self._rates)
         quotas = tuple(self._quotas.get(workload.namespace, NO_QUOTAS).values())
-        return Group(workload, policy, availability(policy, workload, budgets), self._cohorts(workload), quotas)
+        available = availability(policy, workload, budgets)
+        return Group(workload, policy, available, self._cohorts(workload), quotas, budgets)
 
     def _cohorts(self, workload: Workload) -> tuple[Cohort, ...]:
         if workload.kind is Kind.STATEFUL_SET:
@@ -446,10 +492,6 @@ def _differs(old: Node, new: Node) -> bool:
 
 def _counts(pod: Pod) -> bool:
     return bool(pod.node) and pod.phase not in ("Failed", "Succeeded")
-
-
-def _asks(budget: Budget) -> tuple[object, ...]:
-    return (budget.selector, budget.min_available, budget.max_unavailable)
 
 
 def _set(into: dict[str, Any], key: str, value: Any) -> None:

@@ -14,6 +14,7 @@ from placement import names
 from placement.exposure import Domain, exposure, places
 from placement.metrics import METRICS
 from placement.model import NO_AMOUNTS, Class
+from placement.observation import NOTHING_OBSERVED, Observed
 from placement.plan.actions import How, Plan
 from placement.plan.assess import Assessment
 from placement.plan.group import Ground, Site
@@ -45,7 +46,12 @@ NOTHING_LEFT = Left((), Ground({}), {})
 class Metrics:
     """The rebalancer's metrics, in a registry of their own."""
 
-    def __init__(self, board: Board, is_leading: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        board: Board,
+        is_leading: Callable[[], bool],
+        observed: Callable[[], Observed] = lambda: NOTHING_OBSERVED,
+    ) -> None:
         self.registry = CollectorRegistry()
         self._board = board
         self._left = NOTHING_LEFT
@@ -59,7 +65,7 @@ class Metrics:
         self.cache_age = Gauge(*METRICS[names.METRIC_CACHE_AGE].declared, registry=own)
         self.outage_version = Gauge(*METRICS[names.METRIC_OUTAGE_VERSION].declared, registry=own)
         Gauge(*METRICS[names.METRIC_LEADING].declared, registry=own).set_function(is_leading)
-        self.registry.register(_Workloads(lambda: self._left, is_leading))
+        self.registry.register(_Workloads(lambda: self._left, is_leading, observed))
 
     def tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         """On the loop's thread, after a pass."""
@@ -86,9 +92,12 @@ class Metrics:
 class _Workloads(Collector):
     """Series that are worked out when somebody asks."""
 
-    def __init__(self, left: Callable[[], Left], is_leading: Callable[[], bool]) -> None:
+    def __init__(
+        self, left: Callable[[], Left], is_leading: Callable[[], bool], observed: Callable[[], Observed]
+    ) -> None:
         self._left = left
         self._is_leading = is_leading
+        self._observed = observed
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         return ()
@@ -104,24 +113,29 @@ class _Workloads(Collector):
         moving = (cohort for each in found if each.under_way for cohort in each.group.cohorts)
         yield _single(names.METRIC_UNDER_WAY, sum(len(cohort.released) for cohort in moving))
         yield from _of_workloads(found[:most])
-        yield from _exposures(found[:most], left.ground)
+        observed = self._observed()
+        yield from _exposures(found[:most], left.ground, observed)
+        yield from _of_pools(observed)
         yield from _nodes(left)
 
 
-def _exposures(found: Sequence[Assessment], ground: Ground) -> Iterator[GaugeMetricFamily]:
+def _exposures(found: Sequence[Assessment], ground: Ground, observed: Observed) -> Iterator[GaugeMetricFamily]:
     where = places({name: site.node for name, site in ground.sites.items()}, ground.configuration)
     headroom = _family(names.METRIC_HEADROOM)
     blast = _family(names.METRIC_BLAST_RADIUS)
     survives = _family(names.METRIC_SURVIVES)
+    incidents, unavailable = _family(names.METRIC_INCIDENTS), _family(names.METRIC_UNAVAILABILITY)
     for each in found:
         ready = [where[member.pod.node] for member in each.members if member.serves]
-        seen = exposure(ready, each.group.availability)
+        seen = exposure(ready, each.group.availability, observed)
         labels = _labels(each)
+        incidents.add_metric(labels, seen.risk.incidents)
+        unavailable.add_metric(labels, seen.risk.unavailability)
         headroom.add_metric([*labels, str(seen.is_assumed).lower()], seen.headroom)
         for domain in Domain:
             blast.add_metric([*labels, str(domain)], seen.blast(domain).replicas)
             survives.add_metric([*labels, str(domain)], seen.survives(domain))
-    yield from (headroom, blast, survives)
+    yield from (headroom, blast, survives, incidents, unavailable)
 
 
 def _nodes(left: Left) -> Iterator[GaugeMetricFamily]:
@@ -142,6 +156,15 @@ def _nodes(left: Left) -> Iterator[GaugeMetricFamily]:
     classes = left.ground.configuration.classes
     unknown = sum(classes.of_node(site.node.labels) is None for site in sites)
     yield _single(names.METRIC_UNKNOWN_NODES, unknown)
+
+
+def _of_pools(observed: Observed) -> Iterator[GaugeMetricFamily]:
+    rates, hours = _family(names.METRIC_POOL_LOSSES), _family(names.METRIC_POOL_WATCHED)
+    for pool, record in observed.pools.items():
+        labels = pool.split("/", 1)
+        rates.add_metric(labels, record.rate)
+        hours.add_metric(labels, record.hours * 3600)
+    yield from (rates, hours)
 
 
 def _of_workloads(found: Sequence[Assessment]) -> Iterator[GaugeMetricFamily]:

@@ -12,6 +12,7 @@ from cachetools import LRUCache, TTLCache
 from kube.ledger import Ledger
 from kube.store import Store
 from placement import names
+from placement.auto import settled
 from placement.availability import BudgetIndex
 from placement.configuration import Configuration
 from placement.decide import Reason, Revision, Surroundings, pool_order
@@ -29,6 +30,7 @@ from placement.model import (
     ReplicaSet,
     Workload,
 )
+from placement.observation import Rates
 from placement.outage import Outages, reachable
 from placement.policy import Mistake, resolve
 from webhook.batch import Batch, Batches
@@ -80,6 +82,7 @@ class Admission:
         now: Callable[[], float],
         look_up: LookUp,
         mistakes: Mistakes | None = None,
+        rates: Callable[[], Rates] = Rates,
     ) -> None:
         self._stores = stores
         self._configuration = configuration
@@ -90,16 +93,19 @@ class Admission:
         self._mistakes = mistakes or Mistakes(nobody)
         self._looked_up: TTLCache[str, ReplicaSet | Workload] = TTLCache(1000, LOOKED_UP_SECONDS)
         self._revisions: LRUCache[str, tuple[MadeOf, Placeable | Reason]] = LRUCache(MOST_REVISIONS)
+        self._rates = rates
+        self._settled_by = Rates()  # what the revisions that ask for `auto` were worked out with
+        self._budgets = BudgetIndex(())
+        self._is_outdated = True  # the same for budgets
         self._batches = Batches()
-        # Pools, priority classes and what budgets ask for are worked out again when a store has changed.
-        self._is_stale = True
+        self._is_stale = True  # pools and priority classes, which are worked out again when a store has changed
         self._calm = Surroundings(configuration)
         self._zones: dict[Class, frozenset[str]] = {}
         self.ledger = Ledger()
         stores.pods.subscribe(self.ledger.observe)
         stores.nodes.subscribe(self._mark_stale)
         stores.priority_classes.subscribe(self._mark_stale)
-        stores.budgets.subscribe(self._mark_stale_by_budget)
+        stores.budgets.subscribe(self._mark_budgets)
 
     def place(self, request: Request, *, patient: bool = False) -> Verdict:
         """What becomes of the pod. A patient caller gets NotYet where waiting a moment may help."""
@@ -191,8 +197,15 @@ class Admission:
         return self._remembered((namespace, replica_set or workload, workload))
 
     def _remembered(self, made_of: MadeOf) -> Placeable | Reason:
-        """Worked out anew when one of the three has changed."""
+        """Worked out anew when one of the three has changed, or what `auto` goes by."""
         uid = made_of[1].uid
+        rates = self._rates()
+        if self._is_outdated or rates != self._settled_by:
+            self._is_outdated = False  # first, so that a change while we read is not lost
+            self._budgets = BudgetIndex(self._stores.budgets.values())
+            self._revisions.clear()
+            self._is_stale = True
+        self._settled_by = rates
         known = self._revisions.get(uid)
         if known is None or known[0] != made_of:
             known = self._revisions[uid] = (made_of, self._worked_out(*made_of))
@@ -205,6 +218,7 @@ class Admission:
             return Reason.OPTED_OUT
         limits = self._configuration.limits_of(namespace.labels)
         policy, mistakes = resolve(workload.annotations, namespace.annotations, self._configuration.defaults, limits)
+        policy = settled(policy, workload, self._budgets.of(workload), self._settled_by)
         revision = Revision(creator.uid, workload, policy, creator.replicas, creator.selector, creator.template)
         return revision, mistakes
 
@@ -249,7 +263,7 @@ class Admission:
                 for node in nodes
                 for name in (node.name, node.labels.get(names.HOSTNAME, ""))
             },
-            budgets=BudgetIndex(self._stores.budgets.values()),
+            budgets=self._budgets,
         )
 
     def _class_of(self, pod: Pod) -> Class | None:
@@ -263,13 +277,13 @@ class Admission:
         """A live node that is not leaving."""
         return node.ready and not node.is_leaving(self._configuration.leaving_taints)
 
+    def _mark_budgets(self, old: Budget | None, new: Budget | None) -> None:
+        """Their status changes with every pod, and is not looked at."""
+        if old is None or new is None or old.asks != new.asks:
+            self._is_outdated = True
+
     def _mark_stale(self, _old: object, _new: object) -> None:
         self._is_stale = True
-
-    def _mark_stale_by_budget(self, old: Budget | None, new: Budget | None) -> None:
-        """Its status changes with every pod; what it asks for hardly ever."""
-        if old is None or new is None or old.asks != new.asks:
-            self._is_stale = True
 
 
 # --- what the raw pod says -------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ export function workload(_around, namespace, kind, name) {
     ask: (get) => get(`workloads/${pathOf({ namespace, kind, name })}`),
     show(data) {
       fill(top, [data.workload.wanted, data.workload.actual, data.workload.reason, data.policy, data.workload.mistakes, data.workload.advice], () => drawTop(data));
-      fill(facts, [data.workload.exposure, data.workload.savings, data.perils, data.needed, data.workload.replicas], () => drawFacts(data));
+      fill(facts, [data.workload.exposure, data.workload.savings, data.perils, data.risk, data.needed, data.workload.replicas], () => drawFacts(data));
       fill(next, [data.next, data.blocked, data.released], () => drawNext(data));
       fill(pods, data.workload.pods, drawPods);
       fill(events, data.events, (all) => all.length ? h("ol", { class: "timeline" }, all.map((each) => drawEvent({ ...each, workload: null })))
@@ -38,7 +38,7 @@ function drawTop({ workload, policy }) {
   ];
 }
 
-function drawFacts({ workload, needed, perils }) {
+function drawFacts({ workload, needed, perils, risk }) {
   const { exposure } = workload;
   return [
     h("p", {}, `${needed} of ${workload.replicas} must serve, ${exposure.assumed ? "which is assumed from the rollout" : "as declared"}; headroom ${signed(exposure.headroom)}. Saved: ${percent(workload.savings.share)} of the on-demand price, ${priceSource(workload.savings)}.`),
@@ -47,6 +47,7 @@ function drawFacts({ workload, needed, perils }) {
       ["Replicas", ([domain]) => exposure.blastRadius[domain], "number"],
       ["Survived", ([domain]) => verdict(exposure.survives[domain], exposure.survives[domain] ? "yes" : "no", exposure.assumed)],
     ], Object.entries(DOMAINS), ""),
+    h("p", { class: "small" }, `${risk}.`),
     perils.length > 0 && h("ul", { class: "small" }, perils.map((text) => h("li", {}, text))),
   ];
 }

@@ -12,7 +12,7 @@ from placement.backoff import doubled
 from placement.classes import Classes
 from placement.configuration import Configuration
 from placement.decide import pool_order
-from placement.model import Class, Kind, Node, NodeRequirement, NodeTerm, Pod, Pool, Quota, Template, Workload
+from placement.model import Budget, Class, Kind, Node, NodeRequirement, NodeTerm, Pod, Pool, Quota, Template, Workload
 from placement.policy import Policy
 from placement.slots import Slots
 
@@ -93,6 +93,7 @@ class Group:
     availability: Availability
     cohorts: tuple[Cohort, ...]  # those that have or want pods
     quotas: tuple[Quota, ...] = ()  # of its namespace
+    budgets: tuple[Budget, ...] = ()  # that select its pods
 
     @property
     def needed(self) -> int:

@@ -71,6 +71,9 @@ def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
         "assumed": True,
         "blastRadius": {"node": 1, "pool": 1, "zone": 2, "spot": 1},
         "survives": {"node": False, "pool": False, "zone": False, "spot": False},
+        "incidentsPer30Days": 1.11,
+        "unavailability": 1.0,
+        "restsOn": "assumed",
     }
     assert web["rollout"] == {"spot": 0, "onDemand": 1, "takesAllOnDemand": False}
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kube.client import Client
-from kube.configmaps import read_configuration
+from kube.configmaps import read_configuration, read_observed
 from kube.errors import NotFound
 from kube.snapshot import read_snapshot
 from placement import names
@@ -125,7 +125,7 @@ class World:
         return {pod["metadata"]["name"]: pod["metadata"]["labels"]["spotweave.dev/class"] for pod in self.pods(app)}
 
     def status(self, name: str) -> WorkloadStatus:
-        found = statuses(read_snapshot(self.client), read_configuration(self.client))
+        found = statuses(read_snapshot(self.client), read_configuration(self.client), read_observed(self.client))
         return next(each for each in found if each.workload.namespace == self.namespace and each.workload.name == name)
 
     def rest(self, name: str, kind: str = "Deployment") -> WorkloadStatus:

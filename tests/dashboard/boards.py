@@ -17,6 +17,7 @@ from dashboard.view import Around, Viewer
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Template, Workload
+from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.pause import Pause
@@ -77,10 +78,16 @@ class Shown:
     is_synced: bool = True
     outages: Outages = field(default_factory=Outages)
     pause: Pause | None = None
+    observed: Observed = NOTHING_OBSERVED
 
     def __post_init__(self) -> None:
         around = Around(
-            lambda: self.is_leading, lambda: self.is_synced, lambda: self.outages, lambda: self.pause, lambda: self.now
+            lambda: self.is_leading,
+            lambda: self.is_synced,
+            lambda: self.outages,
+            lambda: self.pause,
+            lambda: self.now,
+            lambda: self.observed,
         )
         self.viewer = Viewer(self.board, around)
         self.desk = Desk(self.viewer, self.history)
@@ -92,6 +99,7 @@ class Shown:
                 self.board.observe(None, fact)
         for budget in seen.budgets:
             self.board.observe(None, budget)
+        self.board.observe(None, self.observed.rates)
 
     def passes(self, done: Sequence[tuple[Action, Outcome | None]] = ()) -> Plan:
         """One pass of the loop, as the rebalancer makes it."""

@@ -14,6 +14,7 @@ from placement import names
 from placement.configuration import Configuration, NamespaceLimit
 from placement.drill import drill
 from placement.model import Class, Snapshot
+from placement.observation import Observed, Rates, Record
 from placement.outage import Outage, Outages
 from placement.outcome import Outcome
 from placement.pause import Pause
@@ -21,7 +22,7 @@ from placement.plan.actions import Action, How, Why
 from placement.policy import Limit
 from placement.status import statuses
 from rebalancer.board import Board
-from tests.dashboard.boards import NODES, SHOP, Shown, cordoned, deployment, shown, snapshot
+from tests.dashboard.boards import NODES, SHOP, WEB, Shown, cordoned, deployment, shown, snapshot
 from tests.placement.plans import NOW
 
 LEAVING = snapshot(
@@ -182,6 +183,30 @@ def test_another_ratio_is_tried_before_it_is_set() -> None:
     assert answer["exposure"]["blastRadius"]["spot"] == 6
     assert answer["exposureAfter"]["blastRadius"]["spot"] == 3
     assert "expected a percentage" in page.get("drill?workload=shop/Deployment/web&ratio=30", 400)["error"]
+
+
+def test_auto_is_tried_before_it_is_set() -> None:
+    """With the rates that are noted: two pools of which neither may go bear two pods each."""
+    seen = snapshot(deployment("web", WEB, spot_ratio="60%", min_available="8", availability_target="99.99%"))
+    page = shown(seen, observed=Observed(Rates(1, {"a/m": 1.0, "b/m": 1.0})))
+    answer = page.get("drill?workload=shop/Deployment/web&ratio=auto")
+    assert (answer["wantedNow"]["spot"], answer["wanted"]["spot"]) == (6, 4)
+
+
+def test_a_workload_tells_how_often_it_is_expected_to_fall_short() -> None:
+    """Pool a/m and its one node hold four, of which two may be lost; as `spotweave status` tells it, and auto too."""
+    pools = {"a/m": Record(hours=720.0, losses=3.0), "b/m": Record(hours=480.0)}
+    observed = Observed(Rates(1, {"a/m": 4.0, "b/m": 0.5}), pools=pools)
+    seen = snapshot(deployment("web", WEB, spot_ratio="auto", min_available="8", availability_target="99.99%"))
+    answer = shown(seen, observed=observed).get("workloads/shop/Deployment/web")
+    assert answer["risk"] == (
+        "2.6 incidents expected in 30 days, below min-available for 0.0602% of the time (observed 20 days)"
+    )
+    assert answer["policy"] == "spot-ratio auto (45%: 2 pools, 4.5 losses a month, target 99.99%), min-on-demand 1"
+    [status] = as_json(statuses(seen, Configuration(), observed), datetime.now(UTC))["workloads"]
+    told = answer["workload"]
+    assert (told["exposure"], told["wanted"]) == (status["exposure"], status["wanted"])
+    assert status["exposure"]["incidentsPer30Days"] == 2.6
 
 
 def test_savings_are_told_with_their_source_and_follow_a_nodes_price() -> None:

@@ -8,10 +8,22 @@ from typing import Any, cast
 import pytest
 
 from kube.client import Client
-from kube.configmaps import PATH, change_outages, change_pause, read_outages, read_pause
+from kube.configmaps import (
+    PATH,
+    ConfigMap,
+    ObservedMemory,
+    change_observed,
+    change_outages,
+    change_pause,
+    read_observed,
+    read_outages,
+    read_pause,
+)
 from kube.errors import Conflict
+from kube.store import Store
 from placement import names
 from placement.model import Class
+from placement.observation import KEY, NOTHING_OBSERVED, Interruption, Observed, extended, observed_text
 from placement.outage import Outage, Outages, noted
 from placement.pause import Pause
 from tests.certs.fakeapi import FakeApi
@@ -103,3 +115,36 @@ def test_who_is_always_second_gives_up() -> None:
 
     with pytest.raises(Conflict, match="changed by others 5 times in a row"):
         change_pause(client, busy)
+
+
+def interrupted(known: Observed) -> Observed:
+    return extended(known, {}, [Interruption("a/m5", 4, 100.0)], 100.0)
+
+
+def test_interruptions_are_noted_beside_the_rest() -> None:
+    """In a key of their own, and read again."""
+    fake, client = api(other="kept")
+    paused(client)
+    written = change_observed(client, interrupted)
+    assert written.of("a/m5").node_losses == 1
+    assert read_observed(client) == written
+    assert set(data(fake)) == {"other", "pause.json", KEY}
+
+
+def test_garbled_interruptions_are_begun_anew() -> None:
+    """They must not stand in the way of those to come."""
+    _, client = api(**{KEY: "{"})
+    assert read_observed(client) == NOTHING_OBSERVED
+    assert change_observed(client, interrupted).of("a/m5").node_losses == 1
+
+
+def test_who_follows_the_state_keeps_what_it_knew_when_it_is_garbled() -> None:
+    """And forgets it when it is gone."""
+    states, heard = Store[ConfigMap](), list[Observed]()
+    memory = ObservedMemory(states, heard.append)
+    known = interrupted(NOTHING_OBSERVED)
+    for text in (observed_text(known), "{"):
+        states.put(ConfigMap(names.SYSTEM_NAMESPACE, names.STATE_MAP, {KEY: text}))
+        assert memory.current == known
+    states.put(ConfigMap(names.SYSTEM_NAMESPACE, names.STATE_MAP, {}))
+    assert heard == [known, known, NOTHING_OBSERVED]

@@ -14,6 +14,7 @@ from placement.configuration import Configuration, Series
 from placement.decide import Reason
 from placement.metrics import METRICS, Type
 from placement.model import Class
+from placement.observation import Observed, Record
 from placement.outage import Outage
 from placement.plan.actions import Plan
 from rebalancer.board import Board
@@ -175,3 +176,20 @@ def test_an_empty_cluster_has_no_series_of_workloads() -> None:
     text = RebalancerMetrics(Board(Configuration()), lambda: True).text().decode()
     assert values(text, names.METRIC_WORKLOAD_PODS) == {}
     assert values(text, names.METRIC_WORKLOADS_LEFT_OUT) == {frozenset(): 0.0}
+
+
+def test_pools_and_what_is_expected_of_workloads() -> None:
+    """By what was observed: a pool that was watched for 30 days and lost three times goes 2.5 times a month."""
+    _, rebalancer = shop()
+    observed = Observed(pools={"a/m": Record(hours=720.0, losses=3.0), "b/gone": Record()})
+    text = RebalancerMetrics(rebalancer.board, lambda: True, observed=lambda: observed).text().decode()
+    losses = {
+        (dict(key)["zone"], dict(key)["instance_type"]): value
+        for key, value in values(text, names.METRIC_POOL_LOSSES).items()
+    }
+    assert losses == {("a", "m"): 2.5, ("b", "gone"): 1.0}
+    watched = values(text, names.METRIC_POOL_WATCHED)
+    assert sorted(watched.values()) == [0.0, 720.0 * 3600]
+    [incidents] = values(text, names.METRIC_INCIDENTS).values()
+    [share] = values(text, names.METRIC_UNAVAILABILITY).values()
+    assert share == pytest.approx(incidents / 4320)

@@ -9,6 +9,8 @@ from placement.availability import Availability, Source
 from placement.configuration import Configuration
 from placement.exposure import Blast, Domain, Exposure, Place, exposure, places
 from placement.model import Class, Node, NodeTaint
+from placement.observation import NOTHING_OBSERVED, Observed, Record
+from placement.risk import Risk, unavailability
 from tests.placement.invariants import many
 
 
@@ -69,19 +71,59 @@ def test_what_can_be_lost_and_what_may_be(
 ) -> None:
     """Blast radii and survival, of node, pool, zone and all spot, in the shape that scripts rely on."""
     kinds = ("node", "pool", "zone", "spot")
-    assert exposure(ready, Availability(needed, Source.DECLARED)).raw == {
+    told = exposure(ready, Availability(needed, Source.DECLARED))
+    assert told.raw == {
         "headroom": headroom,
         "assumed": False,
         "blastRadius": dict(zip(kinds, blasts, strict=True)),
         "survives": dict(zip(kinds, survived, strict=True)),
+        **told.risk.raw,
     }
 
 
 def test_which_domain_is_told() -> None:
     """The fullest; of several the first by name. All spot has no name."""
     assert exposure(TEN, EIGHT) == Exposure(
-        10, EIGHT, Blast(3, "a1"), Blast(3, "zone-a/m5"), Blast(4, "zone-a"), Blast(7)
+        10,
+        EIGHT,
+        Blast(3, "a1"),
+        Blast(3, "zone-a/m5"),
+        Blast(4, "zone-a"),
+        Blast(7),
+        Risk(2.1, unavailability(2.1)),
     )
+
+
+WATCHED = Observed(pools={"zone-a/m5": Record(hours=720, losses=3), "zone-b/m5": Record(hours=480, node_hours=960)})
+RISKS: dict[str, tuple[list[Place], int, Observed, tuple[float, float, str]]] = {
+    "nothing was watched: pools a and b and node a1 are too much": (
+        TEN,
+        8,
+        NOTHING_OBSERVED,
+        (2.1, 0.00048611, "assumed"),
+    ),
+    "spread over two nodes, no node is": (SPREAD, 8, NOTHING_OBSERVED, (2.0, 0.00046296, "assumed")),
+    "a headroom of three outlasts any of them": (TEN, 7, NOTHING_OBSERVED, (0.0, 0.0, "assumed")),
+    "watched: 2.5 and a third; what was watched least tells how far to trust it": (
+        [place for place in SPREAD if place.pool != "zone-c/c5"],
+        7,
+        WATCHED,
+        (2.8333, 0.00065586, "observed 20 days"),
+    ),
+    "one pool was never watched": (SPREAD, 8, WATCHED, (2.8333, 0.00065586, "assumed")),
+    "on-demand alone: three nodes, none of which may go": (ON_DEMAND, 3, WATCHED, (0.03, 0.00000694, "assumed")),
+    "fewer are ready than must serve: it is unavailable now": (ON_DEMAND, 4, WATCHED, (0.03, 1.0, "assumed")),
+    "none, and none must serve": ([], 0, WATCHED, (0.0, 0.0, "assumed")),
+}
+
+
+@pytest.mark.parametrize(("ready", "needed", "observed", "expected"), RISKS.values(), ids=RISKS.keys())
+def test_how_often_that_is_expected(
+    ready: list[Place], needed: int, observed: Observed, expected: tuple[float, float, str]
+) -> None:
+    """Incidents in 30 days, the part of the time below m, and what both rest on."""
+    raw = exposure(ready, Availability(needed, Source.DECLARED), observed).raw
+    assert (raw["incidentsPer30Days"], raw["unavailability"], raw["restsOn"]) == expected
 
 
 def test_an_exposure_explains_itself() -> None:

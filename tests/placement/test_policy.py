@@ -245,11 +245,13 @@ def test_limits_clamp_what_was_asked_for(
     assert (policy.slots, list(mistakes)) == (slots, expected)
 
 
-def test_a_limit_that_does_not_bind_leaves_auto_alone() -> None:
-    """`auto` stays `auto` until a limit takes something back."""
-    policy, mistakes = resolve({RATIO: "auto"}, {}, {}, [Limit(Fraction(9, 10))])
-    assert (policy.spot_ratio, mistakes) == (None, ())
-    assert resolve({RATIO: "auto"}, {}, {}, [HALF])[0].spot_ratio == Fraction(1, 2)
+@pytest.mark.parametrize(("percents", "expected"), [([90], 70), ([50], 50), ([0, 50], 0), ([50, 0], 0)])
+def test_a_limit_holds_for_auto_too(percents: list[int], expected: int) -> None:
+    """It stays `auto`, and is nobody's mistake: who writes it asks for what may be."""
+    limits = [Limit(Fraction(each, 100)) for each in percents]
+    policy, mistakes = resolve({RATIO: "auto"}, {}, {}, limits)
+    assert policy.spot_ratio is None
+    assert (policy.slots, mistakes) == (Slots(Fraction(expected, 100), 1), ())
 
 
 UNKNOWN: dict[str, tuple[str, str]] = {

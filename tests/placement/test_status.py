@@ -269,4 +269,7 @@ def test_a_budget_says_how_many_must_serve() -> None:
         "assumed": False,
         "blastRadius": {"node": 2, "pool": 2, "zone": 3, "spot": 2},
         "survives": {"node": True, "pool": True, "zone": False, "spot": True},
+        "incidentsPer30Days": 0.0,
+        "unavailability": 0.0,
+        "restsOn": "assumed",
     }

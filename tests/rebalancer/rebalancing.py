@@ -11,6 +11,8 @@ from threading import Event
 from typing import Any
 
 from placement import names
+from placement.auto import settled
+from placement.availability import BudgetIndex
 from placement.model import NOTHING, Class, Key, Namespace, Node, Pod, ReplicaSet, Workload
 from placement.outage import Outage, ended, noted
 from placement.outcome import Outcome
@@ -124,6 +126,7 @@ class Rebalancer:
     def act(self) -> None:
         if not self.is_alive:
             return
+        self.board.observe(None, self.cluster.rates)
         try:
             self.plan = self.loop.once()
         except Killed:
@@ -355,7 +358,9 @@ class Rebalancer:
             return Policy()
         namespace = self.feed.stores["namespaces"].get(Key("", workload.namespace))
         assert isinstance(namespace, Namespace)
-        return resolve(workload.annotations, namespace.annotations, self.cluster.configuration.defaults)[0]
+        policy, _ = resolve(workload.annotations, namespace.annotations, self.cluster.configuration.defaults)
+        budgets = BudgetIndex(self.feed.stores["budgets"].values()).of(workload)
+        return settled(policy, workload, budgets, self.cluster.rates)
 
     # --- what tests ask ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from placement import names
+from placement.auto import settled
+from placement.availability import BudgetIndex
 from placement.decide import Decision, Revision, Surroundings, decide, pool_order
 from placement.model import (
     Class,
@@ -70,6 +72,8 @@ def _admitted(
     configuration = cluster.configuration
     limits = configuration.limits_of(namespace.labels)
     policy, _ = resolve(workload.annotations, namespace.annotations, configuration.defaults, limits)
+    budgets = BudgetIndex(cluster.webhook.stores["budgets"].values()).of(workload)
+    policy = settled(policy, workload, budgets, cluster.rates)
     revision = Revision(creator.uid, workload, policy, creator.replicas, creator.selector, creator.template)
     identity = cluster.new_id("decision")
     slot: int | None

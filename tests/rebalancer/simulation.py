@@ -43,6 +43,7 @@ from placement.model import (
     Template,
     Workload,
 )
+from placement.observation import Rates
 from placement.outage import Outages
 from placement.selector import matches
 
@@ -145,6 +146,7 @@ class Cluster:
         self.makings: dict[str, Making] = {}
         self.feeds: list[Feed] = []
         self.outages = Outages()
+        self.rates = Rates()  # what `auto` goes by
         self.webhook_is_up = True
         self.webhook_lag = 0.0
         self.ledger = Ledger(timer=lambda: self.now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import count
 
@@ -9,7 +10,8 @@ import pytest
 
 from placement import names
 from placement.model import Class, Namespace, Needs, NodeTaint, Quota, Toleration, Workload
-from placement.plan.actions import Blocked
+from placement.observation import Rates
+from placement.plan.actions import Blocked, How, Why
 from placement.slots import Mix
 from tests.rebalancer.others import Autoscaler, Drainer
 from tests.rebalancer.rebalancing import Fault, Rebalancer, Watcher, mix_of
@@ -52,6 +54,32 @@ def test_a_changed_ratio_costs_exactly_the_difference_in_moves_and_no_replica() 
     assert mix_of(cluster, web) == Mix(45, 5)
     assert rebalancer.count("undo", "evict", "bury") == 0
     assert watcher.low["web"] >= 50
+    assert rebalancer.violations == []
+
+
+def test_auto_moves_pods_when_rates_change_and_not_when_sizes_do() -> None:
+    """Six pools. At 99.99 % they bear 95 % of 8 to 15 replicas; as two, 45 %. An HPA in between moves nothing."""
+    cluster = shop(spot=6, on_demand=6)
+    web = cluster.deploy("web", 12, {names.SPOT_RATIO: "auto", names.AVAILABILITY_TARGET: "99.99%"})
+    cluster.rates = Rates(1, {f"{zone}/{kind}": 1.0 for zone in "abc" for kind in "mr"})
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    settle(cluster, rebalancer)
+    before = rebalancer.count("release")
+    assert mix_of(cluster, web) == Mix(11, 1)
+    cluster.rates = Rates(2, {"a/m": 1.0, "b/m": 1.0})
+    cluster.run(5)
+    settle(cluster, rebalancer)
+    assert mix_of(cluster, web) == Mix(5, 7)
+    assert rebalancer.count("release") - before == 6
+    assert watcher.low["web"] >= 12
+    for replicas in (15, 8, 11, 9, 14, 10):
+        cluster.change(web, replicas=replicas)
+        cluster.run(60)
+        settle(cluster, rebalancer)
+        assert mix_of(cluster, web) == Mix(9 * replicas // 20, replicas - 9 * replicas // 20)
+    released = [each.action for *_, done in rebalancer.passes for each in done if each.action.how is How.RELEASE]
+    assert Counter(action.why for action in released)[Why.RATIO] == 6
     assert rebalancer.violations == []
 
 

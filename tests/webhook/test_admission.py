@@ -24,8 +24,10 @@ from placement.model import (
     Template,
     Workload,
 )
+from placement.observation import Rates
 from placement.outage import Outage, Outages
 from placement.policy import Limit
+from rebalancer.board import Board
 from tests.webhook.world import (
     DEPLOYMENT,
     OPTED_IN,
@@ -413,3 +415,63 @@ def test_an_ordered_stateful_sets_spot_ordinals_are_soft(world: World) -> None:
     world.put(replace(DB, ordered=True))
     reasons = [world.place(raw_pod(STATEFUL_SET, f"db-{ordinal}")).reason for ordinal in (0, 1)]
     assert reasons == [Reason.SLOT, Reason.ORDERED]
+
+
+AUTO = replace(
+    WEB,
+    annotations={names.SPOT_RATIO: "auto", names.PREFIX + "availability-target": "99.99%"},
+    template=Template({"app": "web"}),
+)
+BUDGET = Budget("shop", "web", {"matchLabels": {"app": "web"}}, max_unavailable=1)
+AUTOS: dict[str, tuple[Rates, list[Budget], str]] = {
+    "no rates yet": (Rates(), [], "auto (70%)"),
+    "two pools": (Rates(1, {"a/m": 1.0, "b/m": 1.0}), [], "auto (45%: 2 pools, 2 losses a month, target 99.99%)"),
+    "a budget is stricter than the rollout": (
+        Rates(1, {"a/m": 1.0, "b/m": 1.0}),
+        [BUDGET],
+        "auto (25%: 2 pools, 2 losses a month, target 99.99%)",
+    ),
+    "a pool that hardly ever goes": (
+        Rates(2, {"a/m": 0.25}),
+        [],
+        "auto (95%: 1 pool, 0.25 losses a month, target 99.99%)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rates", "budgets", "expected"), AUTOS.values(), ids=AUTOS.keys())
+def test_auto_is_the_same_for_both_programs(world: World, rates: Rates, budgets: list[Budget], expected: str) -> None:
+    """Neither asks the other: both go by the rates that are noted, and by what the workload and its budgets say."""
+    objects = [Namespace("shop", OPTED_IN), AUTO, WEB_ABC, *budgets]
+    world.put(*objects)
+    world.rates = rates
+    verdict = world.place(raw_pod())
+    assert verdict.decision is not None
+    assert f"(spot-ratio {expected}, min-on-demand 1)" in verdict.decision.explanation
+    board = Board(Configuration())
+    for each in [*objects, rates]:
+        board.observe(None, each)
+    board.drain()
+    board.refresh(0.0)
+    assert board.assessments["d"].group.policy.explain() == f"spot-ratio {expected}, min-on-demand 1"
+
+
+def test_auto_follows_new_rates_and_budgets(world: World) -> None:
+    """What is remembered of a revision is worked out anew."""
+    world.put(AUTO)
+
+    def told() -> str:
+        verdict = world.place(raw_pod(), dry_run=True)
+        assert verdict.decision is not None
+        return verdict.decision.explanation.partition("auto (")[2].partition(":")[0].partition(")")[0]
+
+    seen = [told()]
+    world.rates = Rates(1, {"a/m": 1.0, "b/m": 1.0})
+    seen.append(told())
+    world.put(BUDGET)
+    seen.append(told())
+    world.put(replace(BUDGET, healthy=9))
+    seen.append(told())
+    world.stores.budgets.remove(BUDGET.key)
+    seen.append(told())
+    assert seen == ["70%", "45%", "25%", "25%", "45%"]

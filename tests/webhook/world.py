@@ -13,6 +13,7 @@ from kube.wire import PodObject
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Budget, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload
+from placement.observation import Rates
 from placement.outage import Outages
 from webhook.admission import Admission, Stores
 from webhook.review import Request, Verdict, answer
@@ -32,11 +33,13 @@ class World:
         self.stores = Stores()
         self.is_synced = True
         self.outages = Outages()
+        self.rates = Rates()
         self.looked_up: list[Owner] = []
         self.known_to_the_api: dict[str, ReplicaSet | Workload] = {}
         hooks: dict[str, Callable[..., Any]] = {
             "is_synced": lambda: self.is_synced,
             "outages": lambda: self.outages,
+            "rates": lambda: self.rates,
             "now": lambda: 1000.0,
             "look_up": self._look_up,
         }

@@ -1,0 +1,240 @@
+"""What was observed of spot pools: how long each was watched and how often it went. Kept in `spotweave-state`.
+
+    {"version": 3, "at": 1750000000, "rates": {"zone-a/m5": 2.0},
+     "pools": {"zone-a/m5": {"hours": 720.0, "nodeHours": 2880.0, "losses": 3.0, "nodeLosses": 1.0,
+                             "seen": 1750000000, "episode": [1749990000, 4, 2]}}}
+
+Nodes of one pool that go within ten minutes are one episode. Where it takes several, and a quarter of the pool or more,
+or all that the pool has, the pool was lost, once; else each node counts by itself. Of a pool with 4 nodes the first one
+to go is a node's loss; the second, three minutes later, makes it the loss of the pool, and the third adds nothing. Of
+12 nodes, two that go are two nodes' losses.
+
+What is older fades: after 90 days watched, hours and losses shrink together, so that an hour more leaves 90 days.
+
+Exposure goes by the pools as they are noted. `auto` goes by `rates`, which are settled once a day and rounded up to
+powers of two, so that ratios change rarely and every program reads the same: 0.9 losses in 30 days are noted as 1, and
+become 2 above 1, and 0.5 only at 0.4 and below.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from placement.risk import DAY_HOURS, NODE_PRIOR, ON_DEMAND_NODE_RATE, POOL_PRIOR, monthly
+
+KEY = "interruptions.json"
+EPISODE_SECONDS = 600.0
+LARGE_PART = 4  # one part in so many of a pool is more than single nodes
+LONGEST_HOURS = 90 * DAY_HOURS
+DAY_SECONDS = DAY_HOURS * 3600
+FORGOTTEN_SECONDS = 90 * DAY_SECONDS  # without a node
+MOST_POOLS = 300
+LOWER = 0.8  # of the next lower step, before a noted rate goes down
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One pool. Losses fade, so they are no whole numbers."""
+
+    hours: float = 0.0  # watched, while it had nodes
+    node_hours: float = 0.0
+    losses: float = 0.0  # of the pool
+    node_losses: float = 0.0  # of single nodes
+    seen: float = 0.0  # when it last had a node, in seconds since 1970
+    began: float = 0.0  # the latest episode
+    had: int = 0  # nodes, when it began
+    taken: int = 0  # nodes since
+
+    def watched(self, seconds: float, node_seconds: float, now: float) -> Record:
+        hours = self.hours + seconds / 3600
+        keep = min(1.0, LONGEST_HOURS / hours) if hours else 1.0
+        return replace(
+            self,
+            hours=hours * keep,
+            node_hours=(self.node_hours + node_seconds / 3600) * keep,
+            losses=self.losses * keep,
+            node_losses=self.node_losses * keep,
+            seen=max(self.seen, now),
+        )
+
+    def interrupted(self, had: int, now: float) -> Record:
+        """With one node lost more, of as many as the pool had."""
+        is_same = self.taken > 0 and abs(now - self.began) < EPISODE_SECONDS
+        before = self if is_same else replace(self, began=now, had=max(1, had), taken=0)
+        after = replace(before, taken=before.taken + 1)
+        if before.is_large:
+            return after
+        if after.is_large:
+            node_losses = max(0.0, self.node_losses - before.taken)
+            return replace(after, losses=self.losses + 1, node_losses=node_losses)
+        return replace(after, node_losses=self.node_losses + 1)
+
+    @property
+    def is_large(self) -> bool:
+        """The latest episode took the pool, not single nodes of it."""
+        return self.taken >= self.had > 0 or (self.taken > 1 and self.taken * LARGE_PART >= self.had)
+
+    @property
+    def rate(self) -> float:
+        return monthly(self.losses, self.hours, POOL_PRIOR)
+
+    @property
+    def node_rate(self) -> float:
+        return monthly(self.node_losses, self.node_hours, NODE_PRIOR)
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        return {
+            "hours": round(self.hours, 3),
+            "nodeHours": round(self.node_hours, 3),
+            "losses": round(self.losses, 4),
+            "nodeLosses": round(self.node_losses, 4),
+            "seen": round(self.seen),
+            "episode": [round(self.began), self.had, self.taken],
+        }
+
+
+NEVER_WATCHED = Record()
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What `auto` goes by: losses of each pool in 30 days, in steps. Another version is another table."""
+
+    version: int = 0
+    pools: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def falling(self) -> tuple[float, ...]:
+        return tuple(sorted(self.pools.values(), reverse=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """A node of a pool that had so many was taken, or its end was announced."""
+
+    pool: str
+    had: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """For how long a pool had nodes while somebody looked, and its nodes' time together."""
+
+    seconds: float = 0.0
+    node_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """All that was observed, and the rates that were settled from it."""
+
+    rates: Rates = Rates()
+    at: float = 0.0  # when they were settled
+    pools: Mapping[str, Record] = field(default_factory=dict)
+
+    def of(self, pool: str) -> Record:
+        return self.pools.get(pool, NEVER_WATCHED)
+
+    def node_rate(self, pool: str) -> float:
+        """Of one node, of a pool or ("") of on-demand."""
+        return self.of(pool).node_rate if pool else ON_DEMAND_NODE_RATE
+
+
+NOTHING_OBSERVED = Observed()
+
+
+def extended(
+    observed: Observed, watches: Mapping[str, Watch], interruptions: Iterable[Interruption], now: float
+) -> Observed:
+    """With what was seen since."""
+    pools = dict(observed.pools)
+    for name, watch in watches.items():
+        pools[name] = pools.get(name, NEVER_WATCHED).watched(watch.seconds, watch.node_seconds, now)
+    for each in interruptions:
+        pools[each.pool] = pools.get(each.pool, NEVER_WATCHED).interrupted(each.had, each.at)
+    return _settled(replace(observed, pools=_bounded(pools, now)), now)
+
+
+def _bounded(pools: Mapping[str, Record], now: float) -> dict[str, Record]:
+    """Without pools that were not seen for long; of too many, those that were seen last."""
+    known = [(name, record) for name, record in pools.items() if now < _touched(record) + FORGOTTEN_SECONDS]
+    latest = sorted(known, key=lambda each: (-_touched(each[1]), each[0]))[:MOST_POOLS]
+    return dict(sorted(latest))
+
+
+def _touched(record: Record) -> float:
+    return max(record.seen, record.began)
+
+
+def _settled(observed: Observed, now: float) -> Observed:
+    """The rates anew where the last are a day old: of pools that were watched for a day and seen within the last."""
+    if observed.at <= now < observed.at + DAY_SECONDS:  # one that is yet to come was settled by a wrong clock
+        return observed
+    known = observed.rates.pools
+    pools = {
+        name: step(record.rate, known.get(name))
+        for name, record in observed.pools.items()
+        if record.hours >= DAY_HOURS and now < record.seen + DAY_SECONDS
+    }
+    if not pools:
+        return observed  # all spot is gone, or nobody has looked for long enough: what was known stands
+    rates = observed.rates if pools == known else Rates(observed.rates.version + 1, pools)
+    return replace(observed, rates=rates, at=now)
+
+
+def step(rate: float, before: float | None = None) -> float:
+    """Rounded up to a power of two; one that was noted before is kept until the rate is clearly another."""
+    if before and LOWER * before / 2 < rate <= before:
+        return before
+    return float(2.0 ** math.ceil(math.log2(rate)))
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def parse_observed(text: str) -> Observed:
+    """What was noted; ValueError where the text is garbled."""
+    try:
+        raw = json.loads(text)
+        rates = {str(name): _amount(rate) for name, rate in raw["rates"].items()}
+        pools = {str(name): _record(record) for name, record in raw["pools"].items()}
+        return Observed(Rates(int(raw["version"]), rates), _amount(raw["at"]), pools)
+    except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise ValueError(f"{KEY} is garbled: {type(error).__name__}: {error}") from error
+
+
+def _record(raw: dict[str, Any]) -> Record:
+    began, had, taken = raw["episode"]
+    return Record(
+        _amount(raw["hours"]),
+        _amount(raw["nodeHours"]),
+        _amount(raw["losses"]),
+        _amount(raw["nodeLosses"]),
+        _amount(raw["seen"]),
+        _amount(began),
+        int(had),
+        int(taken),
+    )
+
+
+def _amount(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"{value!r} is no amount")
+    return float(value)
+
+
+def observed_text(observed: Observed) -> str:
+    return json.dumps(
+        {
+            "version": observed.rates.version,
+            "at": round(observed.at),
+            "rates": dict(sorted(observed.rates.pools.items())),
+            "pools": {name: record.raw for name, record in observed.pools.items()},
+        }
+    )
