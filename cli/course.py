@@ -134,6 +134,6 @@ def sentences(found: Sequence[Course], looks: Sequence[Look]) -> Iterator[str]:
         yield "All served as many as must."
     counts = [surviving(look.found) for look in looks]
     yield (
-        f"Workloads that would survive the loss of any pool, of {len(found)}: "
-        f"{counts[0]} before, {min(counts)} at worst, {counts[-1]} now."
+        f"Of {len(found)} workloads, so many would survive the loss of any pool: "
+        f"{counts[0]}, at worst {min(counts)}, now {counts[-1]}."
     )

@@ -24,7 +24,9 @@ from kube.client import Client, connect
 from kube.configmaps import read_configuration
 from kube.snapshot import read_snapshot
 from localcluster import Choice, LocalCluster, Options, demo_profile
+from localcluster.profile import Pool
 from localcluster.progress import Progress
+from placement.model import Class
 from placement.plan.choose import SHORTEST_OUTAGE_SECONDS
 from placement.status import statuses
 
@@ -32,7 +34,6 @@ EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
 NAMESPACE = "demo"
 SETTLE_SECONDS = 60.0
 MOVE_SECONDS = 240.0  # pods are moved when they are half a minute old, one after the other
-NOTICED = "spot-a-m5"  # of the demo's pools, the one that has two nodes
 NOTICE_SECONDS = 120.0  # the nodes go as soon as they are empty
 OUTAGE = f"{SHORTEST_OUTAGE_SECONDS:.0f}"
 PACE = Options(controller_qps=200, controller_burst=400)  # by default the controllers create 20 objects a second
@@ -95,13 +96,12 @@ class Story:
         return self.exact
 
     def _lose_a_pool(self) -> None:
-        pool = next(each for each in demo_profile().pools if each.name == NOTICED)
-        where = f"{pool.zone}/{pool.instance_type}"
-        self._chapter(f"The cloud wants pool {where} back, with two minutes' notice")
-        self.console.print(
-            "A drainer, which is not ours, evicts what is there; replacements are up before.", style="dim"
-        )
-        self._disturb(lambda: self.cluster.reclaim(Choice(pool=NOTICED), notice_seconds=NOTICE_SECONDS), is_settled)
+        """The one that holds most of web."""
+        pool = fullest(self._statuses(), "web")
+        self._chapter(f"The cloud wants pool {pool.zone}/{pool.instance_type} back, with two minutes' notice")
+        text = "A drainer, which is not ours, evicts what budgets allow; replacements come up."
+        self.console.print(text, style="dim")
+        self._disturb(lambda: self.cluster.reclaim(Choice(pool=pool.name), notice_seconds=NOTICE_SECONDS), is_settled)
 
     def _lose_all_spot(self) -> None:
         """Nothing is exact then: what belongs on spot runs on on-demand."""
@@ -152,6 +152,13 @@ class Story:
         return statuses(read_snapshot(self.client), read_configuration(self.client))
 
 
+def fullest(found: Found, name: str) -> Pool:
+    """The spot pool that holds most of a workload."""
+    nodes = [each.pod.node for status in found if status.workload.name == name for each in status.pods]
+    spot = [pool for pool in demo_profile().pools if pool.capacity_class == Class.SPOT]
+    return max(spot, key=lambda pool: sum(node in pool.node_names for node in nodes))
+
+
 def is_at_rest(found: Found) -> bool:
     """One revision each, and as many pods as asked for, all of them serving and none on its way out."""
     return bool(found) and all(
@@ -190,7 +197,7 @@ What happened is on the dashboard: {page}
   .venv/bin/spotweave status --pods
   .venv/bin/spotweave drill spot
   kubectl -n {NAMESPACE} scale deployment/web --replicas=100
-  kubectl -n {NAMESPACE} annotate deployment/web spotweave.dev/spot-ratio=30% --overwrite
+  .venv/bin/spotweave plan --set {NAMESPACE}/web spot-ratio=30%
   kubectl -n {NAMESPACE} describe deployment/web"""
 
 

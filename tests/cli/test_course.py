@@ -54,7 +54,7 @@ def test_what_a_loss_leaves_in_peace_is_told_too() -> None:
     seen = looks(cluster(), without("a2"), cluster())
     assert [*sentences(courses(seen), seen)] == [
         "All served as many as must.",
-        "Workloads that would survive the loss of any pool, of 2: 1 before, 1 at worst, 1 now.",
+        "Of 2 workloads, so many would survive the loss of any pool: 1, at worst 1, now 1.",
     ]
 
 

@@ -23,7 +23,7 @@ STORY = (
     "Four workloads",
     "web is scaled to 25",
     "web is rolled out",
-    "The cloud wants pool zone-a/m5.2xlarge back",
+    "The cloud wants pool zone-",
     "All spot nodes vanish, without notice",
     "Spot is back",
     "Every mix was exact at every rest.",
@@ -58,7 +58,9 @@ def test_the_demo_tells_its_story_and_ends_well() -> None:
     prose = [line.rstrip() for line in text.splitlines() if "kube" not in line]  # but for paths
     assert max(map(len, prose)) <= 80
     noticed, lost, back = (rows(part) for part in chapters(text))
-    assert noticed["demo/web"] == (8, 10, 10, 10)
+    must, before, fewest, after = noticed["demo/web"]
+    assert (must, before, after) == (8, 10, 10)
+    assert fewest >= 8  # as its budget says to the drainer
     must, before, fewest, after = lost["demo/web"]
     assert (must, before, after) == (8, 10, 10)
     assert fewest <= 4  # six of ten were on spot; on-demand had taken some when the last of them went
