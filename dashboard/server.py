@@ -191,14 +191,22 @@ class Connection(asyncio.Protocol):
         if self._is_refused:
             return
         self._active_at = self._loop.time()
-        self._size += len(data)
-        if self._size > LARGEST_HEAD:
-            self._refuse(431)
-            return
+        self._size += len(data)  # set back by each request that is complete
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._refuse(400)
+        if self._size > LARGEST_HEAD:
+            self._refuse(431)
+
+    def pause_writing(self) -> None:
+        """Who does not read what it was told is not heard any more, until it does."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     # --- from the parser ---------------------------------------------------------------------------------------------
 
@@ -254,6 +262,8 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self, status: int) -> None:
+        if self._is_refused:
+            return
         self._is_refused = True
         self._waiting.clear()
         self._write(_head(status, [("Content-Length", "0")], is_last=True), is_last=True)
@@ -262,10 +272,7 @@ class Connection(asyncio.Protocol):
 @contextmanager
 def serving(desk: Desk, guard: Guard, address: str) -> Iterator[int]:
     """Serves it at HOST:PORT meanwhile; gives the port."""
-    host, _, port = address.rpartition(":")
-    listener = socket.create_server(
-        (host.strip("[]"), int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
-    )
+    listener = _listening(address)
     loop = uvloop.new_event_loop()
     door = Door(Gateway(desk, guard))
     thread = threading.Thread(target=_serve, args=(loop, door, listener), name="page", daemon=True)
@@ -275,6 +282,18 @@ def serving(desk: Desk, guard: Guard, address: str) -> Iterator[int]:
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+
+
+def _listening(address: str) -> socket.socket:
+    """`[::]:8090` is for both kinds of addresses."""
+    host, _, port = address.rpartition(":")
+    is_six = ":" in host
+    return socket.create_server(
+        (host.strip("[]"), int(port)),
+        family=socket.AF_INET6 if is_six else socket.AF_INET,
+        backlog=512,
+        dualstack_ipv6=is_six and socket.has_dualstack_ipv6(),
+    )
 
 
 def _serve(loop: asyncio.AbstractEventLoop, door: Door, listener: socket.socket) -> None:

@@ -149,7 +149,7 @@ def test_both_ways_have_the_same_headers() -> None:
     ("sent", "status"),
     [
         (b"nonsense\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * LARGEST_HEAD + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * LARGEST_HEAD, 431),
         (b"POST /api/v1/overview HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}", 405),
         (b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
         (b"GET / HTTP/1.1\r\n\r\n", 403),
@@ -183,3 +183,27 @@ def test_requests_of_one_connection_are_answered_in_their_order() -> None:
     marks = [told.index(mark) for mark in (b'"fallBelow"', b'"spotShare"', b"color-scheme: light")]
     assert all(one < other for one, other in pairwise(marks))
     assert told.count(b"HTTP/1.1 200") == len(paths)
+
+
+def test_who_does_not_read_is_not_heard() -> None:
+    """Requests without end, and nobody takes the answers: they are not piled up in memory, and others are answered."""
+    many = snapshot(*(deployment(f"w{number:03}", ("od-a", "spot-a")) for number in range(100)))
+    with served(shown(many)) as connection:
+        ask(connection)
+        with socket.create_connection((connection.host, connection.port), timeout=1.0) as deaf:
+            request = f"GET {OVERVIEW} HTTP/1.1\r\nHost: localhost\r\nX: {'x' * 16_000}\r\n\r\n".encode()
+            with pytest.raises(TimeoutError):
+                deaf.sendall(request * 5_000)
+        assert ask(connection)[0] == 200
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0", "[::]:0"])
+def test_it_listens_where_it_is_told_to(address: str) -> None:
+    """On either kind of address, and on both."""
+    page = shown()
+    hosts = {"127.0.0.1:0": ["127.0.0.1"], "[::1]:0": ["::1"], "[::]:0": ["::1", "127.0.0.1"]}[address]
+    with serving(page.desk, page.guard, address) as port:
+        for host in hosts:
+            connection = http.client.HTTPConnection(host, port, timeout=10)
+            assert ask(connection)[0] == 200
+            connection.close()
