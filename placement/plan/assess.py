@@ -239,6 +239,9 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
             yield from _undo(group, cohort, pod, state, None, now)  # its ReplicaSet wants none, and deletes it
         elif not cohort.replicas or (surplus >= 0 and replacement is None):
             yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
+        elif _asks_to_be_kept(pod) is not None:
+            if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
+                yield from _undo(group, cohort, pod, state, replacement, now)
         elif _is_replaced(replacement, site, group):
             assert replacement is not None
             is_in_time = leaves or over_for < OVERDUE_SECONDS
@@ -480,10 +483,9 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
         return None
     if to not in classes.allowed(own_terms(pod, classes)):
         return Blocked.OWN_TERMS
-    if pod.annotations.get(names.SAFE_TO_EVICT) == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true":
-        return Blocked.KEPT
-    if pod.needs.has_local_storage and pod.annotations.get(names.SAFE_TO_EVICT) != "true":
-        return Blocked.LOCAL_STORAGE
+    kept = _asks_to_be_kept(pod)
+    if kept is not None:
+        return kept
     tried = undone(pod)
     if tried is not None and now < tried.until:
         return Blocked.UNDONE
@@ -496,6 +498,18 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
         and _is_too_soon(before, found.group, to, limits.cool_down.total_seconds(), now)
     ):
         return Blocked.COOL_DOWN
+    return None
+
+
+def _asks_to_be_kept(pod: Pod) -> Blocked | None:
+    """By its annotations, or because what it has stored goes with it.
+
+    From a leaving node it is released all the same, so that its replacement is up; but we do not evict it.
+    """
+    if pod.annotations.get(names.SAFE_TO_EVICT) == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true":
+        return Blocked.KEPT
+    if pod.needs.has_local_storage and pod.annotations.get(names.SAFE_TO_EVICT) != "true":
+        return Blocked.LOCAL_STORAGE
     return None
 
 

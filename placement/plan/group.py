@@ -93,9 +93,9 @@ class Group:
 
     @property
     def is_rolling(self) -> bool:
-        """More than one revision has pods. A StatefulSet's controller takes the next pod as soon as all serve, as we do:
+        """More than one revision has pods.
 
-        together that would be two less.
+        A StatefulSet's controller takes the next pod as soon as all serve, as we do: together that would be two less.
         """
         if self.is_stateful:
             revision = self.workload.revision

@@ -12,7 +12,7 @@ from placement.model import Class, Pod
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.assess import ADOPTED, LEAVES_FIRST, MISSED_SECONDS, Assessment
 from placement.plan.group import Released, released, undone
-from tests.placement.plans import NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
 HERE = ground(
     node("o"), node("s", SPOT), node("t", SPOT, "b"), node("going", SPOT, "b", unschedulable=True), node("p", zone="b")
@@ -79,6 +79,30 @@ OLD = let_go("old", 2, "o")
 )
 def test_a_release_is_finished_or_undone(pods: tuple[Pod, ...], expected: list[str]) -> None:
     assert swept(*pods) == expected
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"needs": replace(NEEDS, has_local_storage=True)},
+        {"written": {names.DO_NOT_DISRUPT: "true"}},
+        {"written": {names.SAFE_TO_EVICT: "false"}},
+    ],
+    ids=["local storage", "do-not-disrupt", "safe-to-evict"],
+)
+def test_the_end_of_a_pod_that_asks_to_be_kept_is_left_to_the_drainer(kept: dict[str, Any]) -> None:
+    """From a cordoned node it is released; its replacement serves; nobody evicts it but who drains the node.
+
+    If the node stays after all, it goes back.
+    """
+    written = kept.pop("written", {})
+    leaving = pod("old", 2, "going", annotations=written, **kept)
+    (wish,) = assessed(group((ZERO, ONE, leaving)), HERE).wishes
+    assert (wish.why, wish.blocked) == (Why.LEAVING, None)
+    for where, expected in (("going", []), ("s", ["annotate new", "undo old"])):
+        old = let_go("old", 2, where, **kept)
+        old = replace(old, annotations={**old.annotations, **written})
+        assert swept(ZERO, ONE, old, pod("new", 2, "t")) == expected
 
 
 def test_after_a_scale_down_it_is_one_too_many() -> None:
