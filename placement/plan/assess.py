@@ -186,7 +186,7 @@ def _notes(
         if member.written is None:
             yield _adoption(group, cohort, member, slot, configuration)
         elif member.written != slot or member.pod.annotations.get(names.DELETION_COST) == LEAVES_FIRST:
-            written = {names.SLOT: str(slot), names.REASON: _reason(group, slot), **_cost(group, cohort, slot)}
+            written = {names.SLOT: str(slot), names.REASON: _reason(group, slot), **_cost(group, cohort, member, slot)}
             yield Action(How.ANNOTATE, Why.SLOT, group.workload, member.pod, annotations=written, text=f"slot {slot}")
 
 
@@ -199,7 +199,7 @@ def _adoption(group: Group, cohort: Cohort, member: Member, slot: int, configura
         names.SLOT: str(slot),
         names.REASON: f"adopted: {_reason(group, slot)}",
         names.LEFT_ALONE: "true" if alone else None,
-        **_cost(group, cohort, slot),
+        **_cost(group, cohort, member, slot),
     }
     kept = {key: value for key, value in written.items() if value is not None}
     labels = {} if member.of is None else {names.CLASS: str(member.of)}
@@ -212,9 +212,16 @@ def _reason(group: Group, slot: int) -> str:
     return f"slot {slot} is {group.policy.slots.class_of(slot)} ({group.policy.explain()})"
 
 
-def _cost(group: Group, cohort: Cohort, slot: int) -> dict[str, str]:
-    """The highest slot leaves first; users' own costs are theirs."""
-    return {} if group.is_stateful or cohort.template.has_deletion_cost else {names.DELETION_COST: str(-slot)}
+def _cost(group: Group, cohort: Cohort, member: Member, slot: int) -> dict[str, str]:
+    """The highest slot leaves first; users' own costs are theirs, in the template or on the pod.
+
+    What we wrote is known by its value: of slot 4 it is -4, of a newcomer that was to leave first the lowest there is.
+    """
+    if group.is_stateful or cohort.template.has_deletion_cost:
+        return {}
+    shown = member.pod.annotations.get(names.DELETION_COST)
+    ours = (None, LEAVES_FIRST) if member.written is None else (None, LEAVES_FIRST, str(-member.written))
+    return {names.DELETION_COST: str(-slot)} if shown in ours else {}
 
 
 # --- moves that are under way ----------------------------------------------------------------------------------------

@@ -183,6 +183,27 @@ def test_a_newcomer_that_stayed_after_all_does_not_leave_first_for_ever() -> Non
 
 
 @pytest.mark.parametrize(
+    ("slot", "cost", "expected"),
+    [
+        (None, None, "-2"),
+        (None, "1000", None),
+        (1, "-1", "-2"),
+        (1, None, "-2"),
+        (1, LEAVES_FIRST, "-2"),
+        (1, "1000", None),
+    ],
+    ids=["adopted", "adopted, with its own", "ours", "none", "to leave first", "its own"],
+)
+def test_a_users_own_deletion_cost_is_kept(slot: int | None, cost: str | None, expected: str | None) -> None:
+    """On the pod itself; its slot becomes 2."""
+    late = pod("late", slot, "t", annotations={names.DELETION_COST: cost} if cost else {}, created=NOW - 60)
+    notes = assessed(group([ZERO, ONE, late]), HERE).notes
+    (note,) = [action for action in notes if action.pod.name == "late"]
+    assert note.annotations[names.SLOT] == "2"
+    assert note.annotations.get(names.DELETION_COST) == expected
+
+
+@pytest.mark.parametrize(
     ("pods", "why", "to"),
     [
         ((pod("a", 0, "s"), pod("b", 1, "s"), pod("c", 2, "t")), Why.FLOOR, ON_DEMAND),
