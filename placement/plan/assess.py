@@ -34,7 +34,7 @@ from placement.plan.group import (
     released,
     undone,
 )
-from placement.plan.reslot import adopted, crowds_of, leaned, reslotted
+from placement.plan.reslot import MOST_SLOTS, adopted, crowds_of, leaned, reslotted
 from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
@@ -437,8 +437,12 @@ def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, C
             yield member, why, Class.SPOT
 
 
-def _classes_of_slots(found: Assessment) -> tuple[Class, ...]:
-    return found.group.policy.slots.classes(max((member.slot or 0 for member in found.members), default=0) + 1)
+def _classes_of_slots(found: Assessment) -> Sequence[Class] | Mapping[int, Class]:
+    slots, held = found.group.policy.slots, [member.slot or 0 for member in found.members]
+    highest = max(held, default=0)
+    if highest < MOST_SLOTS:
+        return slots.classes(highest + 1)
+    return {slot: slots.class_of(slot) for slot in held}  # ordinals may begin anywhere
 
 
 def _is_stray(member: Member, pool: Pool, group: Group, ground: Ground) -> bool:

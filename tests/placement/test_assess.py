@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from placement import names
-from placement.model import Class, Pod
+from placement.model import Class, Kind, Pod
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.assess import ADOPTED, LEAVES_FIRST, MISSED_SECONDS, Assessment
 from placement.plan.group import Released, released, undone
@@ -220,3 +220,10 @@ def test_why_a_pod_should_be_elsewhere(pods: tuple[Pod, ...], why: Why, to: Clas
 
 def test_the_time_of_a_release_is_read_back() -> None:
     assert released(OLD) == Released(NOW + 60, "h")
+
+
+def test_ordinals_may_be_anywhere() -> None:
+    """`spec.ordinals.start` was two billion, and is 0 now: pods of both are there."""
+    pods = [pod(f"db-{2 * 10**9 + index}", index, "o") for index in range(3)]
+    found = assessed(group(pods, kind=Kind.STATEFUL_SET), HERE)
+    assert [member.slot for member in found.members] == [2 * 10**9, 2 * 10**9 + 1, 2 * 10**9 + 2]
