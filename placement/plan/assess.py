@@ -469,8 +469,10 @@ def _mode(group: Group, why: Why, now: float) -> Blocked | None:
 def _standing(found: Assessment, now: float) -> dict[bool, Blocked]:
     """What stops all moves of the workload: by whether they are urgent."""
     group = found.group
-    if group.is_rolling or group.workload.rollout.paused:
+    if group.is_rolling:
         return {False: Blocked.ROLLOUT, True: Blocked.ROLLOUT}
+    if group.workload.rollout.paused:  # with one revision: its ReplicaSet replaces what leaves all the same
+        return {False: Blocked.ROLLOUT}
     tried = [undone(member.pod) for member in found.members]
     if sum(each is not None and now < each.until for each in tried) >= BREAKER_PODS:
         return {False: Blocked.BREAKER}
