@@ -69,7 +69,7 @@ class Board:
         self._budgets: dict[str, dict[str, Budget]] = {}
         self._budget_indexes: dict[str, BudgetIndex] = {}  # made when it is asked for
         self._quotas: dict[str, dict[str, Quota]] = {}
-        self._signs: dict[tuple[str, str], Sign] = {}  # by reason and by what it is about
+        self._signs: dict[tuple[str, str, str], Sign] = {}  # by reason, and by what it is about: namespace and name
         self._policies: dict[Any, Policy] = {}
         self._rates = Rates()
         self._announced: set[str] = set()  # nodes whose termination was announced
@@ -164,7 +164,7 @@ class Board:
 
     def _is_deleted_by_cloud(self, node: Node) -> bool:
         """The cloud's controller said so; and of this very node, since names come again."""
-        sign = self._signs.get((DELETED_BY_CLOUD, node.name))
+        sign = self._signs.get((DELETED_BY_CLOUD, "", node.name))
         if sign is None:
             return False
         if node.uid and sign.uid not in ("", node.name):
@@ -251,13 +251,13 @@ class Board:
 
     def _take_sign(self, old: Sign | None, new: Sign | None) -> None:
         """The latest of its kind counts. Events outlive what they tell of by an hour, and nodes' names come again."""
-        if old is not None and self._signs.get((old.reason, old.about)) is old:
-            del self._signs[old.reason, old.about]
+        if old is not None and self._signs.get(_regarding(old)) is old:
+            del self._signs[_regarding(old)]
         if new is None or (new.reason == DELETED_BY_CLOUD and new.kind != "Node"):
             return
-        known = self._signs.get((new.reason, new.about))
+        known = self._signs.get(_regarding(new))
         if known is None or known.at <= new.at:
-            self._signs[new.reason, new.about] = new
+            self._signs[_regarding(new)] = new
         gone = self.lost.get(new.about)
         if gone is not None and not gone.proof and self._is_deleted_by_cloud(gone.node):
             self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, True))
@@ -386,7 +386,7 @@ class Board:
 
     def is_awaited(self, pod: Pod) -> float:
         """When an autoscaler last said that it brings a node for this pod."""
-        found = [self._signs.get((reason, pod.name)) for reason in ("TriggeredScaleUp", "Nominated")]
+        found = [self._signs.get((reason, pod.namespace, pod.name)) for reason in ("TriggeredScaleUp", "Nominated")]
         return max((sign.at for sign in found if sign is not None), default=float("-inf"))
 
     def _group(self, uid: str) -> Group | None:
@@ -488,6 +488,11 @@ def _differs(old: Node, new: Node) -> bool:
         new.ready,
         new.deleting,
     )
+
+
+def _regarding(sign: Sign) -> tuple[str, str, str]:
+    """Nodes have no namespace, and Events about them are anywhere; those about a pod are in the pod's."""
+    return sign.reason, "" if sign.reason == DELETED_BY_CLOUD else sign.namespace, sign.about
 
 
 def _counts(pod: Pod) -> bool:

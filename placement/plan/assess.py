@@ -34,7 +34,7 @@ from placement.plan.group import (
     released,
     undone,
 )
-from placement.plan.reslot import adopted, crowds_of, leaned, reslotted
+from placement.plan.reslot import MOST_SLOTS, adopted, crowds_of, leaned, reslotted
 from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
@@ -186,7 +186,7 @@ def _notes(
         if member.written is None:
             yield _adoption(group, cohort, member, slot, configuration)
         elif member.written != slot or member.pod.annotations.get(names.DELETION_COST) == LEAVES_FIRST:
-            written = {names.SLOT: str(slot), names.REASON: _reason(group, slot), **_cost(group, cohort, slot)}
+            written = {names.SLOT: str(slot), names.REASON: _reason(group, slot), **_cost(group, cohort, member, slot)}
             yield Action(How.ANNOTATE, Why.SLOT, group.workload, member.pod, annotations=written, text=f"slot {slot}")
 
 
@@ -199,7 +199,7 @@ def _adoption(group: Group, cohort: Cohort, member: Member, slot: int, configura
         names.SLOT: str(slot),
         names.REASON: f"adopted: {_reason(group, slot)}",
         names.LEFT_ALONE: "true" if alone else None,
-        **_cost(group, cohort, slot),
+        **_cost(group, cohort, member, slot),
     }
     kept = {key: value for key, value in written.items() if value is not None}
     labels = {} if member.of is None else {names.CLASS: str(member.of)}
@@ -212,9 +212,16 @@ def _reason(group: Group, slot: int) -> str:
     return f"slot {slot} is {group.policy.slots.class_of(slot)} ({group.policy.explain()})"
 
 
-def _cost(group: Group, cohort: Cohort, slot: int) -> dict[str, str]:
-    """The highest slot leaves first; users' own costs are theirs."""
-    return {} if group.is_stateful or cohort.template.has_deletion_cost else {names.DELETION_COST: str(-slot)}
+def _cost(group: Group, cohort: Cohort, member: Member, slot: int) -> dict[str, str]:
+    """The highest slot leaves first; users' own costs are theirs, in the template or on the pod.
+
+    What we wrote is known by its value: of slot 4 it is -4, of a newcomer that was to leave first the lowest there is.
+    """
+    if group.is_stateful or cohort.template.has_deletion_cost:
+        return {}
+    shown = member.pod.annotations.get(names.DELETION_COST)
+    ours = (None, LEAVES_FIRST) if member.written is None else (None, LEAVES_FIRST, str(-member.written))
+    return {names.DELETION_COST: str(-slot)} if shown in ours else {}
 
 
 # --- moves that are under way ----------------------------------------------------------------------------------------
@@ -239,6 +246,9 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
             yield from _undo(group, cohort, pod, state, None, now)  # its ReplicaSet wants none, and deletes it
         elif not cohort.replicas or (surplus >= 0 and replacement is None):
             yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
+        elif _asks_to_be_kept(pod) is not None:
+            if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
+                yield from _undo(group, cohort, pod, state, replacement, now)
         elif _is_replaced(replacement, site, group):
             assert replacement is not None
             is_in_time = leaves or over_for < OVERDUE_SECONDS
@@ -428,8 +438,12 @@ def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, C
             yield member, why, Class.SPOT
 
 
-def _classes_of_slots(found: Assessment) -> tuple[Class, ...]:
-    return found.group.policy.slots.classes(max((member.slot or 0 for member in found.members), default=0) + 1)
+def _classes_of_slots(found: Assessment) -> Sequence[Class] | Mapping[int, Class]:
+    slots, held = found.group.policy.slots, [member.slot or 0 for member in found.members]
+    highest = max(held, default=0)
+    if highest < MOST_SLOTS:
+        return slots.classes(highest + 1)
+    return {slot: slots.class_of(slot) for slot in held}  # ordinals may begin anywhere
 
 
 def _is_stray(member: Member, pool: Pool, group: Group, ground: Ground) -> bool:
@@ -456,8 +470,10 @@ def _mode(group: Group, why: Why, now: float) -> Blocked | None:
 def _standing(found: Assessment, now: float) -> dict[bool, Blocked]:
     """What stops all moves of the workload: by whether they are urgent."""
     group = found.group
-    if group.is_rolling or group.workload.rollout.paused:
+    if group.is_rolling:
         return {False: Blocked.ROLLOUT, True: Blocked.ROLLOUT}
+    if group.workload.rollout.paused:  # with one revision: its ReplicaSet replaces what leaves all the same
+        return {False: Blocked.ROLLOUT}
     tried = [undone(member.pod) for member in found.members]
     if sum(each is not None and now < each.until for each in tried) >= BREAKER_PODS:
         return {False: Blocked.BREAKER}
@@ -481,10 +497,9 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
         return None
     if to not in classes.allowed(own_terms(pod, classes)):
         return Blocked.OWN_TERMS
-    if pod.annotations.get(names.SAFE_TO_EVICT) == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true":
-        return Blocked.KEPT
-    if pod.needs.has_local_storage and pod.annotations.get(names.SAFE_TO_EVICT) != "true":
-        return Blocked.LOCAL_STORAGE
+    kept = _asks_to_be_kept(pod)
+    if kept is not None:
+        return kept
     tried = undone(pod)
     if tried is not None and now < tried.until:
         return Blocked.UNDONE
@@ -497,6 +512,18 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
         and _is_too_soon(before, found.group, to, limits.cool_down.total_seconds(), now)
     ):
         return Blocked.COOL_DOWN
+    return None
+
+
+def _asks_to_be_kept(pod: Pod) -> Blocked | None:
+    """By its annotations, or because what it has stored goes with it.
+
+    From a leaving node it is released all the same, so that its replacement is up; but we do not evict it.
+    """
+    if pod.annotations.get(names.SAFE_TO_EVICT) == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true":
+        return Blocked.KEPT
+    if pod.needs.has_local_storage and pod.annotations.get(names.SAFE_TO_EVICT) != "true":
+        return Blocked.LOCAL_STORAGE
     return None
 
 

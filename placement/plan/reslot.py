@@ -17,10 +17,12 @@ from placement.model import Class, Pool
 from placement.plan.group import Member
 from placement.slots import Slots
 
+MOST_SLOTS = 20_000  # beyond these only as many as there are pods
+
 
 def reslotted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[str, int]:
     """UID → slot. Who has a slot that nobody else has, of its own class and below the replicas, keeps it."""
-    limit = max(replicas, len(members))
+    limit = _limit(members, replicas)
     classes = slots.classes(limit)
     kept = _kept(members, classes)
     if len(kept) == len(members):
@@ -45,7 +47,7 @@ def reslotted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[st
 
 def adopted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[str, int]:
     """Slots for pods that have none, while nobody else's may be rewritten: free ones, of their class if there are."""
-    classes = slots.classes(max(replicas, len(members)))
+    classes = slots.classes(_limit(members, replicas))
     taken = {member.slot for member in members}
     free = [slot for slot in range(len(classes)) if slot not in taken]
     found: dict[str, int] = {}
@@ -54,6 +56,11 @@ def adopted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[str,
             found[member.pod.uid] = next((slot for slot in free if classes[slot] is member.of), free[0])
             free.remove(found[member.pod.uid])
     return found
+
+
+def _limit(members: Sequence[Member], replicas: int) -> int:
+    """How many slots there are to hand out. Two billion replicas are a typo, and cost nobody else their memory."""
+    return max(len(members), min(replicas, MOST_SLOTS))
 
 
 def _seated(misfits: Sequence[Member], free: list[int]) -> dict[str, int]:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from placement import names
-from placement.model import Class, Pod
+from placement.model import Class, Kind, Pod
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.assess import ADOPTED, LEAVES_FIRST, MISSED_SECONDS, Assessment
 from placement.plan.group import Released, released, undone
-from tests.placement.plans import NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
 HERE = ground(
     node("o"), node("s", SPOT), node("t", SPOT, "b"), node("going", SPOT, "b", unschedulable=True), node("p", zone="b")
@@ -79,6 +79,30 @@ OLD = let_go("old", 2, "o")
 )
 def test_a_release_is_finished_or_undone(pods: tuple[Pod, ...], expected: list[str]) -> None:
     assert swept(*pods) == expected
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"needs": replace(NEEDS, has_local_storage=True)},
+        {"written": {names.DO_NOT_DISRUPT: "true"}},
+        {"written": {names.SAFE_TO_EVICT: "false"}},
+    ],
+    ids=["local storage", "do-not-disrupt", "safe-to-evict"],
+)
+def test_the_end_of_a_pod_that_asks_to_be_kept_is_left_to_the_drainer(kept: dict[str, Any]) -> None:
+    """From a cordoned node it is released; its replacement serves; nobody evicts it but who drains the node.
+
+    If the node stays after all, it goes back.
+    """
+    written = kept.pop("written", {})
+    leaving = pod("old", 2, "going", annotations=written, **kept)
+    (wish,) = assessed(group((ZERO, ONE, leaving)), HERE).wishes
+    assert (wish.why, wish.blocked) == (Why.LEAVING, None)
+    for where, expected in (("going", []), ("s", ["annotate new", "undo old"])):
+        old = let_go("old", 2, where, **kept)
+        old = replace(old, annotations={**old.annotations, **written})
+        assert swept(ZERO, ONE, old, pod("new", 2, "t")) == expected
 
 
 def test_after_a_scale_down_it_is_one_too_many() -> None:
@@ -159,6 +183,27 @@ def test_a_newcomer_that_stayed_after_all_does_not_leave_first_for_ever() -> Non
 
 
 @pytest.mark.parametrize(
+    ("slot", "cost", "expected"),
+    [
+        (None, None, "-2"),
+        (None, "1000", None),
+        (1, "-1", "-2"),
+        (1, None, "-2"),
+        (1, LEAVES_FIRST, "-2"),
+        (1, "1000", None),
+    ],
+    ids=["adopted", "adopted, with its own", "ours", "none", "to leave first", "its own"],
+)
+def test_a_users_own_deletion_cost_is_kept(slot: int | None, cost: str | None, expected: str | None) -> None:
+    """On the pod itself; its slot becomes 2."""
+    late = pod("late", slot, "t", annotations={names.DELETION_COST: cost} if cost else {}, created=NOW - 60)
+    notes = assessed(group([ZERO, ONE, late]), HERE).notes
+    (note,) = [action for action in notes if action.pod.name == "late"]
+    assert note.annotations[names.SLOT] == "2"
+    assert note.annotations.get(names.DELETION_COST) == expected
+
+
+@pytest.mark.parametrize(
     ("pods", "why", "to"),
     [
         ((pod("a", 0, "s"), pod("b", 1, "s"), pod("c", 2, "t")), Why.FLOOR, ON_DEMAND),
@@ -175,3 +220,10 @@ def test_why_a_pod_should_be_elsewhere(pods: tuple[Pod, ...], why: Why, to: Clas
 
 def test_the_time_of_a_release_is_read_back() -> None:
     assert released(OLD) == Released(NOW + 60, "h")
+
+
+def test_ordinals_may_be_anywhere() -> None:
+    """`spec.ordinals.start` was two billion, and is 0 now: pods of both are there."""
+    pods = [pod(f"db-{2 * 10**9 + index}", index, "o") for index in range(3)]
+    found = assessed(group(pods, kind=Kind.STATEFUL_SET), HERE)
+    assert [member.slot for member in found.members] == [2 * 10**9, 2 * 10**9 + 1, 2 * 10**9 + 2]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from placement.model import Class
 from placement.plan.group import Member
-from placement.plan.reslot import leaned, reslotted
+from placement.plan.reslot import adopted, leaned, reslotted
 from placement.slots import Slots
 from tests.placement.invariants import any_slots, many
 from tests.placement.plans import ON_DEMAND, SPOT, member
@@ -124,3 +124,12 @@ def test_leaning_is_stable_and_keeps_classes(members: list[Member], slots: Slots
     assert sorted(found.values()) == sorted(first.values())
     assert all(slots.class_of(found[uid]) is slots.class_of(slot) for uid, slot in first.items())
     assert leaned(members, found, slots) == found
+
+
+def test_a_typo_in_the_replicas_costs_no_memory() -> None:
+    """Two billion, of which a quota lets ten be: they keep their slots, and newcomers find one of their class."""
+    most = 2**31 - 1
+    assert reslotted(TEN, SEVENTY, most) == {f"p{slot}": slot for slot in range(10)}
+    newcomer = member("new", None, ON_DEMAND)
+    assert reslotted([*TEN, newcomer], SEVENTY, most)["new"] == 10
+    assert adopted([*TEN, newcomer], SEVENTY, most) == {"new": 10}

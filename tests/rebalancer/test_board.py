@@ -256,3 +256,12 @@ def test_a_copy_of_a_released_pod_is_nobodys_business(copied: Callable[[Pod], Po
     assert cluster.pod(old.key) is None
     assert cluster.pod(copy.key) is not None
     assert not any(write.pod is not None and write.pod.uid == copy.uid for write in rebalancer.writes)
+
+
+def test_an_autoscalers_word_is_about_the_pod_of_that_namespace() -> None:
+    """Every namespace has a db-0."""
+    board = Board(Configuration())
+    board.observe(None, Sign("shop", "e", "TriggeredScaleUp", "db-0", 100.0))
+    board.drain()
+    assert board.is_awaited(Pod("shop", "db-0")) == 100.0
+    assert board.is_awaited(Pod("elsewhere", "db-0")) == float("-inf")

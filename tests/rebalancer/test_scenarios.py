@@ -599,3 +599,21 @@ def test_a_stateful_set_is_left_alone_during_its_own_rollout() -> None:
         assert rebalancer.count("evict") == 0
     settle(cluster, rebalancer, 1800)
     assert watcher.low["db"] >= 7
+
+
+def test_a_paused_deployment_of_one_revision_is_released_from_a_node_that_leaves() -> None:
+    """Its ReplicaSet replaces pods as ever. Nothing else is moved."""
+    cluster = shop()
+    web = cluster.deploy("web", 10)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    settle(cluster, rebalancer)
+    cluster.change(web, rollout=replace(web.rollout, paused=True))
+    cluster.annotate(web, spot_ratio="30%")
+    cluster.run(60)
+    assert rebalancer.count("release") == 0
+    name = next(pod.node for pod in cluster.pods_of(web) if cluster.class_of(pod) is SPOT)
+    leaving = sum(pod.node == name for pod in cluster.pods)
+    cluster.cordon(name, TERMINATION)
+    cluster.run(2)
+    assert rebalancer.count("release") == leaving
