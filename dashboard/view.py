@@ -190,7 +190,7 @@ class Viewer:
     def take(self, plan: Plan, now: float) -> Taken:
         """On the loop's thread, after a pass. Workloads are copied once a second, however many passes there are."""
         board, before = self._board, self._taken
-        is_fresh = now < self._copied_at + COPY_SECONDS
+        is_fresh = abs(now - self._copied_at) < COPY_SECONDS  # clocks are set, and may go back
         kept = before if before is not None and is_fresh and not self._has_nodes_changed(before) else None
         self._copied_at = now if kept is None else self._copied_at
         self._taken = Taken(

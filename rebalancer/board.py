@@ -285,7 +285,7 @@ class Board:
         the workload is left alone until it changes or the next sweep, and all others go on.
         """
         touched = set(self._workloads) if all_of_them else self._dirty
-        if now - self._looked_at >= LOOK_SECONDS:
+        if abs(now - self._looked_at) >= LOOK_SECONDS:  # clocks are set, and may go back
             touched = touched | self._restless
             self._looked_at = now
         self._dirty = set()

@@ -196,7 +196,10 @@ def test_savings_are_told_with_their_source_as_the_dashboard_tells_them() -> Non
     """Six of eleven pods on spot at 0.35; a released pod is charged, too."""
     web, replica_set, pods = deployment("web", ("od-a", "spot-a", "spot-b"))
     mark = {**pods[1].annotations, names.RELEASED: "2025-06-15T15:10:00Z/h"}
-    going = snapshot((web, replica_set, [pods[0], replace(pods[1], owner=None, annotations=mark), pods[2]]))
+    let_go = {**pods[1].labels, names.POD_TEMPLATE_HASH: "released-h"}
+    going = snapshot(
+        (web, replica_set, [pods[0], replace(pods[1], owner=None, annotations=mark, labels=let_go), pods[2]])
+    )
     for seen in (SHOP, going):
         shown_by = statuses(seen, Configuration())
         saved = savings_in(seen, Configuration(), shown_by, Prices())

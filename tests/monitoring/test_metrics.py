@@ -182,7 +182,9 @@ def test_pools_and_what_is_expected_of_workloads() -> None:
     """By what was observed: a pool that was watched for 30 days and lost three times goes 2.5 times a month."""
     _, rebalancer = shop()
     observed = Observed(pools={"a/m": Record(hours=720.0, losses=3.0), "b/gone": Record()})
-    text = RebalancerMetrics(rebalancer.board, lambda: True, observed=lambda: observed).text().decode()
+    metrics = RebalancerMetrics(rebalancer.board, lambda: True, observed=lambda: observed)
+    metrics.tell(Plan(), [], 0.0, 0.0)
+    text = metrics.text().decode()
     losses = {
         (dict(key)["zone"], dict(key)["instance_type"]): value
         for key, value in values(text, names.METRIC_POOL_LOSSES).items()
