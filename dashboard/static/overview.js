@@ -136,7 +136,7 @@ const drawExposed = ({ workloads, total }) => [
     ["Workload", link],
     ["Minimum", (each) => each.assumed ? "assumed" : h("strong", {}, "declared")],
     ["Does not survive", (each) => h("span", { class: each.assumed ? "" : "bad" }, each.losses.join(", "))],
-    ["Because", (each) => each.text, "wide"],
+    ["Because", (each) => each.text, "wide extra"],
   ], workloads.slice(0, 10), "Every workload survives the loss of any node, any pool, any zone and of all spot."),
   total > 10 && h("p", {}, h("a", { href: "#/workloads?only=exposed&sort=survives" }, `All ${whole(total)} exposed workloads`)),
 ];
