@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cli.run import Installed, running, wait_until_ready
+from cli.run import Installed, Process, running, wait_until_ready
 from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
+from placement import names
 from placement.status import WorkloadStatus
 from tests.cluster.conftest import label
 from tests.cluster.world import WALKS, World, wait_for, workload
@@ -103,6 +107,55 @@ def test_replicas_that_leave_and_join_miss_no_pod(scene: Scene, bursts: int) -> 
         wait_for("the pods to go", lambda: not world.client.get_json(world.pods_path)["items"])
     wrong = [f"{each.actual}, wanted {each.wanted}, missed {each.missed}" for each in found if not is_safe(each)]
     assert wrong == [], f"{sum(len(each.missed) for each in found)} of {400 * bursts} missed"
+
+
+BURST = 400
+HURT = {"killed": signal.SIGKILL, "hung": signal.SIGSTOP}
+NEAR = 3  # of those that were placed; ADR 7: off by one was seen. Those that were missed go where the scheduler likes
+
+
+def decided(installed: Installed, process: Process) -> float:
+    """How many decisions a webhook has made so far."""
+    lines = installed.metrics(process.name).splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(names.METRIC_DECISIONS))
+
+
+def hurt_in_a_burst(scene: Scene, name: str, how: signal.Signals) -> WorkloadStatus:
+    """In a burst, the webhook that decides on it is killed or stopped. Afterwards there are as many as before."""
+    world, installed = scene
+    live = [each for each in installed.processes if each.process.poll() is None]
+    before = {each.name: decided(installed, each) for each in live}
+    world.create(workload("Deployment", name, BURST))
+    wait_for("the burst to begin", lambda: len(world.pods(name)) > 40)
+    deciding = max(live, key=lambda each: decided(installed, each) - before[each.name])
+    os.kill(deciding.process.pid, how)
+    try:
+        status = world.rest(name)
+    finally:
+        os.kill(deciding.process.pid, signal.SIGCONT)
+    if how is signal.SIGKILL:
+        deciding.process.wait(30)
+        wait_until_ready([installed.add()])
+    world.delete("Deployment", name)
+    wait_for("the pods to go", lambda: not world.client.get_json(world.pods_path)["items"])
+    return status
+
+
+@pytest.mark.parametrize("bursts", [1, pytest.param(10, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("how", HURT)
+def test_the_loss_of_the_deciding_replica_costs_no_pod(scene: Scene, how: str, bursts: int) -> None:
+    """All are created, none is refused; the mix of those that were placed is as near as ADR 7 says."""
+    wrong: list[str] = []
+    for number in range(bursts):
+        status = hurt_in_a_burst(scene, f"{how}-{number}", HURT[how])
+        taken = Counter(each.pod.slot for each in status.pods if each.pod.slot is not None)
+        twice, surplus = taken.total() - len(taken), status.actual.on_demand - status.wanted.on_demand
+        told = f"{how}: {status.actual}, wanted {status.wanted}, missed {len(status.missed)}, taken twice {twice}"
+        print(told)
+        if abs(surplus) > NEAR + len(status.missed):
+            wrong.append(told)
+    assert wrong == []
+    assert scene[0].events("FailedCreate") == []
 
 
 # The API server keeps a connection idle for 90 s, the webhook for 120 s and looks every 5 s.

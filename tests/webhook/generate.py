@@ -95,7 +95,7 @@ def bent(real: Raw, chance: random.Random) -> Raw:
             target = target[key]
         match chance.randrange(4):
             case 0 if isinstance(target, dict):
-                del target[path[-1]]
+                target.pop(path[-1], None)  # where all is gone, there is nothing to drop
             case 1 if isinstance(target, dict):
                 target[chance.choice(EXTRA)] = copy.deepcopy(chance.choice(STRANGE))
             case _:
