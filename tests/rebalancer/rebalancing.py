@@ -173,6 +173,10 @@ class Rebalancer:
             self._evicted.add(uid)
         return with_fault({"": Outcome.DONE, "429": Outcome.BLOCKED, "500": Outcome.IMPOSSIBLE}[refused])
 
+    def evict_waiting(self, key: Key, uid: str) -> Outcome:
+        pod = self.cluster.pod(key, uid)
+        return Outcome.BUSY if pod is not None and pod.node else self.evict(key, uid)
+
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
         raise AssertionError("nothing is deleted but by eviction or burial")
 
