@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.feed import page
+from benchmarks.report import rounds_wanted
 from benchmarks.stores import Stores, board_in_memory
 from benchmarks.synthetic import Size
 from cli.rebalancer import Program
@@ -60,7 +61,7 @@ SIZES = (FULL.tenth(), FULL)
 EVENTS = 10_000
 DECODED_PODS = 15_000
 FASTEST_OF = 5
-ROUNDS = 3
+ROUNDS = rounds_wanted(3)
 SYNC_SECONDS = 600.0
 PASSES = 200
 PODS_INFORMER = f"informer-{PODS_IN_FULL.name}"

@@ -76,11 +76,29 @@ class PodWriter:
 
     def evict(self, key: Key, uid: str) -> Outcome:
         """Asks for its end, as its disruption budget allows."""
+        return self._evict(key, uid, {"uid": uid})
+
+    def evict_waiting(self, key: Key, uid: str) -> Outcome:
+        """The same for a pod that waits for a node. BUSY where it has got one by now: then it is another matter.
+
+        No budget keeps such a pod, so it is read first, and evicted only as it was read.
+        """
+        try:
+            raw = self._client.get_json(_path(key), timeout_seconds=self._call_seconds)
+        except ApiError as error:
+            return _told(Call.EVICT, key, error)
+        if raw["metadata"]["uid"] != uid:
+            return Outcome.GONE
+        if raw["spec"].get("nodeName"):
+            return Outcome.BUSY
+        return self._evict(key, uid, {"uid": uid, "resourceVersion": raw["metadata"]["resourceVersion"]})
+
+    def _evict(self, key: Key, uid: str, preconditions: Mapping[str, str]) -> Outcome:
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": key.name, "namespace": key.namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
+            "deleteOptions": {"preconditions": preconditions},
         }
         path = f"{_path(key)}/eviction"
         return self._write(

@@ -25,6 +25,7 @@ class Writer(Protocol):
         self, key: Key, uid: str, annotations: dict[str, str | None], labels: dict[str, str | None] = ...
     ) -> Outcome: ...
     def evict(self, key: Key, uid: str) -> Outcome: ...
+    def evict_waiting(self, key: Key, uid: str) -> Outcome: ...
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome: ...
     def fail_lost(self, key: Key, uid: str, why: str) -> Outcome: ...
 
@@ -119,8 +120,10 @@ class Executor:
                 return self._writer.annotate(key, uid, dict(action.annotations), dict(action.labels))
             case How.FINISH if action.workload is None:  # deleted with its workload, had it not been released
                 return self._writer.delete(key, uid)
-            case How.FINISH | How.EVICT | How.REPLACE:
+            case How.FINISH | How.EVICT:
                 return self._writer.evict(key, uid)
+            case How.REPLACE:
+                return self._writer.evict_waiting(key, uid)
             case How.BURY:
                 return self._writer.fail_lost(key, uid, action.text)
 

@@ -44,11 +44,10 @@ def proof_of(last_seen: Node, is_leaving: bool, is_deleted_by_cloud: bool) -> st
 
 def burials(assessments: Iterable[Assessment], lost: Lost) -> list[Action]:
     """Pods to bury, those of workloads furthest below min-available first, one of each in turn."""
-    queue = [
-        (sum(member.serves for member in each.members) - each.group.needed + turn, order, action)
-        for order, each in enumerate(assessments)
-        for turn, action in enumerate(_burials(each, lost))
-    ]
+    queue = []
+    for order, each in enumerate(each for each in assessments if each.lost):
+        spare = sum(member.serves for member in each.members) - each.group.needed
+        queue += [(spare + turn, order, action) for turn, action in enumerate(_burials(each, lost))]
     return [action for *_, action in sorted(queue, key=lambda entry: entry[:2])]
 
 
@@ -93,7 +92,8 @@ def outages_of_loss(
         lost.setdefault(of, []).append(pod)
     for of, pods in lost.items():
         smallest: dict[frozenset[str], Shape] = {}
-        for pod in left_out(pods, room, of):
+        alike = {(id(pod.required_terms), id(pod.needs)): pod for pod in left_out(pods, room, of)}
+        for pod in alike.values():
             terms, shape = own_terms(pod, classes), shape_of(pod)
             if of.other not in classes.allowed(terms) or outages.stands(of, zones[of], terms, shape, now):
                 continue

@@ -121,6 +121,18 @@ def test_a_conflict_is_looked_into(script: Script, writer: PodWriter) -> None:
     assert outcomes == [Outcome.GONE, Outcome.BUSY, Outcome.GONE]
 
 
+def test_a_pod_that_waits_is_evicted_as_it_was_read(script: Script, writer: PodWriter) -> None:
+    """Where it has got a node by now, or has changed since, the plan is made anew."""
+    waits = json.dumps({"metadata": {"uid": "u1", "resourceVersion": "7"}, "spec": {}}).encode()
+    script.answer(waits, b"{}", pod("u1", "n1"), pod("u2", ""), refused(404, "NotFound"))
+    assert writer.evict_waiting(KEY, "u1") is Outcome.DONE
+    body = json.loads(asked(script)[1].body)
+    assert body["deleteOptions"] == {"preconditions": {"uid": "u1", "resourceVersion": "7"}}
+    assert [writer.evict_waiting(KEY, "u1") for _ in range(3)] == [Outcome.BUSY, Outcome.GONE, Outcome.GONE]
+    script.answer(waits, refused(409, "Conflict"), pod("u1", "n1"))
+    assert writer.evict_waiting(KEY, "u1") is Outcome.BUSY
+
+
 def test_so_is_silence(script: Script, client: Client) -> None:
     """The server may have done it, or may be trying a successor under the name again and again."""
     writer = PodWriter(client, call_seconds=0.2)

@@ -110,6 +110,22 @@ def test_a_successor_under_the_same_name_is_safe(client: Client, writer: PodWrit
     assert raw["status"]["phase"] == "Pending"
 
 
+def test_a_pod_that_waits_for_a_node_is_evicted_and_one_that_has_one_is_not(
+    client: Client, writer: PodWriter, namespace: str
+) -> None:
+    """As it was read: the server takes the version for a precondition."""
+    waits, placed = Key(namespace, "waits"), Key(namespace, "placed")
+    outcomes = [
+        writer.evict_waiting(waits, create(client, namespace, "waits")),
+        writer.evict_waiting(placed, create(client, namespace, "placed", nodeName="nowhere")),
+        writer.evict_waiting(placed, "another"),
+    ]
+    assert outcomes == [Outcome.DONE, Outcome.BUSY, Outcome.GONE]
+    with pytest.raises(NotFound):
+        get(client, waits)
+    assert "deletionTimestamp" not in get(client, placed)["metadata"]
+
+
 def test_what_is_gone_is_gone(writer: PodWriter, namespace: str) -> None:
     """404 is success."""
     key = Key(namespace, "never")

@@ -186,6 +186,10 @@ class Rebalancer:
             self._evicted.add(uid)
         return with_fault({"": Outcome.DONE, "429": Outcome.BLOCKED, "500": Outcome.IMPOSSIBLE}[answer])
 
+    def evict_waiting(self, key: Key, uid: str) -> Outcome:
+        pod = self.cluster.pod(key, uid)
+        return Outcome.BUSY if pod is not None and pod.node else self.evict(key, uid)
+
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
         """What is released and has lost its workload; nothing else is deleted but by eviction or burial."""
         pod = self.cluster.pod(key, uid)

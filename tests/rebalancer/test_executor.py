@@ -56,6 +56,9 @@ class Cluster:
     def evict(self, key: Key, uid: str) -> Outcome:
         return self._write("evict", key)
 
+    def evict_waiting(self, key: Key, uid: str) -> Outcome:
+        return self._write("evict-waiting", key)
+
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
         return self._write("delete", key)
 
@@ -116,6 +119,12 @@ def test_an_eviction_rests_on_all_siblings() -> None:
     evict = Action(How.EVICT, Why.RATIO, None, OLD, rests_on=siblings)
     assert Cluster(*THERE, *siblings).perform(evict) == [Outcome.DONE]
     assert Cluster(*THERE, siblings[0], replace(siblings[1], ready=False)).perform(evict) == [None]
+
+
+def test_who_is_created_anew_is_evicted_only_while_it_waits() -> None:
+    cluster = Cluster(*THERE)
+    assert cluster.perform(Action(How.REPLACE, Why.STUCK, None, OLD)) == [Outcome.DONE]
+    assert cluster.written == ["evict-waiting old"]
 
 
 def test_nothing_is_written_after_a_pause_or_by_who_does_not_lead() -> None:
