@@ -254,7 +254,7 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
             is_in_time = leaves or over_for < OVERDUE_SECONDS
             if not pod.ready or (proven > 0 and is_in_time and _keeps_floor(group, cohort, own, origin)):
                 proven -= 1
-                yield from _finish(group, pod, replacement, origin, now)
+                yield from _finish(group, pod, replacement, origin, now, at_once=leaves)
             elif over_for >= 0 and not leaves:
                 yield from _undo(group, cohort, pod, state, replacement, now)
         elif (over_for >= 0 or (replacement is not None and replacement.serves)) and not leaves:
@@ -285,8 +285,14 @@ def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Cl
     return on_demand >= min(slots.floor, slots.mix(cohort.replicas).on_demand)
 
 
-def _finish(group: Group, pod: Pod, replacement: Member | None, origin: Class | None, now: float) -> Iterator[Action]:
-    """The replacement is marked, lest it be moved back soon; then the old pod goes."""
+def _finish(
+    group: Group, pod: Pod, replacement: Member | None, origin: Class | None, now: float, *, at_once: bool = False
+) -> Iterator[Action]:
+    """The replacement is marked, lest it be moved back soon; then the old pod goes.
+
+    It goes when the mark is seen, in the next pass: without it there would be no cool-down. From a node that leaves it
+    goes at once.
+    """
     if replacement is None:
         yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, text="no longer wanted")
         return
@@ -294,6 +300,8 @@ def _finish(group: Group, pod: Pod, replacement: Member | None, origin: Class | 
         mark = {names.MOVED: Moved(str(origin), policy_mark(group.policy.slots), now).text()}
         text = f"replaces {pod.name}"
         yield Action(How.ANNOTATE, Why.OVER, group.workload, replacement.pod, annotations=mark, text=text)
+        if not at_once:
+            return
     text = f"replaced by {replacement.pod.name}"
     yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, replacement.of, text=text)
 

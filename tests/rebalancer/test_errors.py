@@ -88,6 +88,24 @@ def test_a_write_that_fails_for_minutes_is_tried_again_later_each_time(outcome: 
     assert rebalancer.violations == []
 
 
+def test_a_pod_does_not_go_before_its_replacement_is_marked() -> None:
+    """Without the mark there is no cool-down: while it cannot be written the old pod stays, and is put back in time."""
+    cluster = shop()
+    web = cluster.deploy("web", 10)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    settle(cluster, rebalancer)
+    cluster.annotate(web, spot_ratio="30%")
+    cluster.run_until(lambda: rebalancer.count("release") > 0)
+    rebalancer.refuses = lambda verb, _pod: Outcome.BUSY if verb == "annotate" else None
+    cluster.run(600)
+    assert rebalancer.count("finish") == 0
+    assert rebalancer.count("undo") > 0
+    rebalancer.refuses = lambda _verb, _pod: None
+    cluster.run_until(lambda: rebalancer.is_exact(web), 3600)
+    assert rebalancer.violations == []
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_it_converges_while_a_third_of_all_writes_fail_or_time_out(seed: int) -> None:
     """What timed out may have been done all the same: nothing is done twice that must not be."""
