@@ -1,4 +1,4 @@
-"""The rebalancer: it repairs what admission cannot know (docs/design.md). So far it elects who leads, and does nothing.
+"""The rebalancer: it repairs what admission cannot know, and brings every replacement up first (docs/rebalancer.md).
 
 Law: it does not import `webhook`.
 """
