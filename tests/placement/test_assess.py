@@ -10,8 +10,9 @@ import pytest
 from placement import names
 from placement.model import Class, Kind, Pod
 from placement.plan.actions import Action, Blocked, How, Why
-from placement.plan.assess import ADOPTED, LEAVES_FIRST, MISSED_SECONDS, Assessment
+from placement.plan.assess import MISSED_SECONDS, Assessment
 from placement.plan.group import Moved, Released, released, undone
+from placement.plan.note import ADOPTED, LEAVES_FIRST
 from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
 HERE = ground(
