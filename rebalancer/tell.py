@@ -8,7 +8,7 @@ from typing import Protocol
 from placement import names
 from placement.model import Workload
 from placement.outcome import Outcome
-from placement.plan.actions import Action, Blocked, How, Plan, Skipped
+from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from rebalancer.executor import Done
 
 # What passes by itself is no news.
@@ -55,11 +55,16 @@ class Teller:
             if each.outcome is Outcome.DONE and each.action.workload is not None and each.action.how in _SENTENCES:
                 self._tell(each.action.workload, names.EVENT_MOVED, sentence(each.action), is_warning=False)
         blockers = (*made.skipped, *_refused(done))
-        standing = {_key(each): each for each in blockers if each.blocked not in _PASSING}
+        standing = {_key(each): each for each in blockers if not _passes(each)}
         for key, skipped in standing.items():
             if key not in self._standing:
                 self._tell(skipped.workload, names.EVENT_BLOCKED, f"Not moved ({skipped.why}): {skipped.blocked}")
         self._standing = frozenset(standing)
+
+
+def _passes(skipped: Skipped) -> bool:
+    """It will be over soon. So will a budget that forbids the end of a move: it counts replacements a moment late."""
+    return skipped.blocked in _PASSING or (skipped.why, skipped.blocked) == (Why.OVER, Blocked.BUDGET)
 
 
 def _refused(done: Sequence[Done]) -> Iterator[Skipped]:

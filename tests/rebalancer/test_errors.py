@@ -36,6 +36,17 @@ def test_a_refused_release_keeps_nobody_else_from_returning() -> None:
     assert str(Blocked.REFUSED) in rebalancer.skipped
 
 
+def told(rebalancer: Rebalancer) -> list[str]:
+    """What is told from now on."""
+    found: list[str] = []
+
+    def tell(workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> None:
+        found.append(text)
+
+    rebalancer.hears = Teller(tell).told
+    return found
+
+
 def test_a_refusal_is_told_once() -> None:
     """Though it is tried again every minute."""
     cluster = shop()
@@ -43,18 +54,35 @@ def test_a_refusal_is_told_once() -> None:
     cluster.run(60)
     rebalancer = Rebalancer(cluster)
     settle(cluster, rebalancer)
-    told: list[str] = []
-
-    def tell(workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> None:
-        told.append(text)
-
-    teller = Teller(tell)
+    events = told(rebalancer)
     rebalancer.refuses = lambda verb, _pod: Outcome.IMPOSSIBLE if verb == "release" else None
-    rebalancer.hears = teller.told
     cluster.annotate(web, spot_ratio="0%")
     cluster.run(900)
     assert 8 <= sum(write.verb == "release" for write in rebalancer.writes) <= 60
-    assert [text for text in told if str(Blocked.REFUSED) in text] == [f"Not moved (wrong-class): {Blocked.REFUSED}"]
+    assert [text for text in events if str(Blocked.REFUSED) in text] == [f"Not moved (wrong-class): {Blocked.REFUSED}"]
+
+
+def test_a_budget_that_is_late_is_no_news() -> None:
+    """It counts a replacement a moment after it serves: the end of a move is refused, and tried again."""
+    cluster = shop()
+    web = cluster.deploy("web", 4)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    settle(cluster, rebalancer)
+    events = told(rebalancer)
+    refused: set[str] = set()
+
+    def first_time(verb: str, pod: Pod) -> Outcome | None:
+        if verb != "finish" or pod.uid in refused:
+            return None
+        refused.add(pod.uid)
+        return Outcome.BLOCKED
+
+    rebalancer.refuses = first_time
+    cluster.annotate(web, spot_ratio="0%")
+    settle(cluster, rebalancer)
+    assert refused
+    assert not any("Not moved" in text for text in events)
 
 
 ERRORS = {
