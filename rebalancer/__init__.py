@@ -1,4 +1,6 @@
-"""The rebalancer: it repairs what admission cannot know (docs/design.md). One replica leads, the others look on.
+"""The rebalancer: it repairs what admission cannot know, and brings every replacement up first (docs/rebalancer.md).
+
+One replica leads, the others look on.
 
 Law: it does not import `webhook`.
 """

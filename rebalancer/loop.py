@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from threading import Event
 
 from placement.backoff import doubled
-from placement.model import Class, Pod
-from placement.outage import Outages, Shape
+from placement.model import Pod
+from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan, Why
-from placement.plan.assess import Assessment, shape_of
-from placement.plan.choose import Scene, plan
-from placement.plan.group import Evicted, evicted, policy_mark, seat
+from placement.plan.assess import Assessment
+from placement.plan.choose import Scene, Target, plan, target
+from placement.plan.group import Evicted, evicted, former_slot, policy_mark, seat
 from rebalancer.board import Board
 from rebalancer.executor import Done, Executor
 
@@ -81,7 +81,7 @@ class Loop:
         self._wake = wake or Event()
         self._stopping = Event()
         self._begun: deque[float] = deque()
-        self._proofs: dict[tuple[Class, Shape], float] = {}
+        self._proofs: dict[Target, float] = {}
         self._expected: dict[str, tuple[Action, float]] = {}  # by UID: what we did, until when we wait to see it
         self._failed: dict[tuple[str, How], Failed] = {}  # by UID and what was tried
         self._evicted: dict[str, Evicted] = {}  # by seat
@@ -202,14 +202,22 @@ class Loop:
                     self._released.pop(uid, None)
                 if each.action.how is How.EVICT and each.action.workload is not None:
                     self._evicted[seat(each.action.workload, each.action.pod)] = self._mark(each.action, now)
-                if each.action.how is How.FINISH and each.action.to is not None:
-                    self._proofs[each.action.to, shape_of(each.action.pod)] = now
+                if each.action.how is How.FINISH:
+                    self._prove(each.action, now)
             elif each.outcome is not None and each.outcome is not Outcome.GONE:
                 before = self._failed.get((uid, each.action.how))
                 tries = before.tries if before is not None else 0
                 wait = doubled(BLOCKED_SECONDS, tries, LONGEST_BLOCKED_SECONDS)
                 self._failed[uid, each.action.how] = Failed(tries + 1, timer + wait, each.outcome)
         self._tidy(timer, now)
+
+    def _prove(self, action: Action, now: float) -> None:
+        """A replacement serves where it should: others that prefer the same may follow."""
+        found = self._board.assessments.get(action.workload.uid) if action.workload is not None else None
+        if found is not None and action.to is not None:
+            aim = target(found.group, former_slot(action.pod), action.pod, self._board.ground)
+            if aim[0] is action.to:
+                self._proofs[aim] = now
 
     def _mark(self, action: Action, now: float) -> Evicted:
         assert action.workload is not None

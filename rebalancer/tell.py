@@ -14,7 +14,7 @@ from placement import names
 from placement.exposure import Domain, Place, exposure, places
 from placement.model import Class, Workload
 from placement.outcome import Outcome
-from placement.plan.actions import Action, Blocked, How, Plan, Skipped
+from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import Assessment
 from placement.plan.group import Ground
 from rebalancer.executor import Done
@@ -116,7 +116,7 @@ class Teller:
             if each.outcome is Outcome.DONE and each.action.workload is not None and each.action.how in _SENTENCES:
                 self._tell(each.action.workload, names.EVENT_MOVED, sentence(each.action), is_warning=False)
         blockers = (*made.skipped, *_refused(done))
-        standing = {_key(each): each for each in blockers if each.blocked not in _PASSING}
+        standing = {_key(each): each for each in blockers if not _passes(each)}
         for key, skipped in standing.items():
             if key not in self._standing:
                 self._tell(skipped.workload, names.EVENT_BLOCKED, f"Not moved ({skipped.why}): {skipped.blocked}")
@@ -188,6 +188,11 @@ class Teller:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _passes(skipped: Skipped) -> bool:
+    """It will be over soon. So will a budget that forbids the end of a move: it counts replacements a moment late."""
+    return skipped.blocked in _PASSING or (skipped.why, skipped.blocked) == (Why.OVER, Blocked.BUDGET)
 
 
 def _refused(done: Sequence[Done]) -> Iterator[Skipped]:

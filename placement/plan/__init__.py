@@ -2,6 +2,7 @@
 
 group      one workload with its pods, as they stand
 reslot     which pod has which slot
+note       what is written on its pods
 assess     one workload: what is to be written, finished, undone, moved
 room       what fits where
 lost       nodes that are gone: outages, orphans

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from placement import names
 from placement.backoff import doubled
-from placement.configuration import Configuration
 from placement.decide import preferred_pool
 from placement.model import Class, Pod, Pool
 from placement.outage import Shape
@@ -34,7 +33,8 @@ from placement.plan.group import (
     released,
     undone,
 )
-from placement.plan.reslot import MOST_SLOTS, adopted, crowds_of, leaned, reslotted
+from placement.plan.note import ADOPTED, LEAVES_FIRST, notes_of, slots_for
+from placement.plan.reslot import MOST_SLOTS, crowds_of
 from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
@@ -44,8 +44,6 @@ MISSED_SECONDS = 30.0  # the same where admission missed the replacement; double
 LONGEST_UNDONE_SECONDS = 3600.0
 BREAKER_PODS = 3
 OVERDUE_SECONDS = 60.0  # beyond its time a release is undone though its replacement serves, if a budget forbids the end
-LEAVES_FIRST = str(-(2**31))
-ADOPTED = "adopted-"  # begins the id of a decision that was made afterwards
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +107,8 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         if cohort.released:
             sweeps += _sweeps(group, cohort, own, sites, now)
         stuck += _stuck(group, cohort, own, sites, now)
-        given = _slots_for(group, cohort, own)
-        notes += _notes(group, cohort, own, given, configuration)
+        given = slots_for(group, cohort, own)
+        notes += notes_of(group, cohort, own, given, configuration)
         members += (_in_slot(member, given[member.pod.uid]) for member in own)
     serving = [member.site.of for member in members if member.serves and member.site]
     found = Assessment(
@@ -148,82 +146,6 @@ def _under_way(group: Group) -> int:
     return going + sum(len(cohort.released) for cohort in group.cohorts)
 
 
-# --- slots -----------------------------------------------------------------------------------------------------------
-
-
-def _slots_for(group: Group, cohort: Cohort, own: Sequence[Member]) -> dict[str, int]:
-    """The slot that each live pod should have; as they are while the controller is at work, or moves are under way."""
-    slots = group.policy.slots
-    if group.is_stateful:
-        return {member.pod.uid: member.slot or 0 for member in own}
-    given = reslotted(own, slots, cohort.replicas)
-    if cohort.released or not _is_settled(cohort):
-        return given
-    return leaned(own, given, slots)
-
-
-def _is_settled(cohort: Cohort) -> bool:
-    """Its controller has created and deleted what it wanted, and no pod is on its way out."""
-    return cohort.settled and len(cohort.pods) == len(cohort.live) == cohort.replicas
-
-
-def _notes(
-    group: Group, cohort: Cohort, own: Sequence[Member], given: Mapping[str, int], configuration: Configuration
-) -> Iterator[Action]:
-    """Annotations that are not as they should be, once the controller is at rest.
-
-    Slots are rewritten a cohort at a time, while the webhook is not asked for new ones; and not while pods are
-    released, since a replacement is known by its slot.
-    """
-    if not (cohort.settled and len(own) >= cohort.replicas) or group.policy.rebalance != "auto":
-        return
-    if cohort.released and not group.is_stateful:
-        given = adopted(own, group.policy.slots, cohort.replicas)
-    for member in own:
-        slot = given.get(member.pod.uid)
-        if slot is None:
-            continue
-        if member.written is None:
-            yield _adoption(group, cohort, member, slot, configuration)
-        elif member.written != slot or member.pod.annotations.get(names.DELETION_COST) == LEAVES_FIRST:
-            written = {names.SLOT: str(slot), names.REASON: _reason(group, slot), **_cost(group, cohort, member, slot)}
-            yield Action(How.ANNOTATE, Why.SLOT, group.workload, member.pod, annotations=written, text=f"slot {slot}")
-
-
-def _adoption(group: Group, cohort: Cohort, member: Member, slot: int, configuration: Configuration) -> Action:
-    """A pod that admission missed gets what it would have been given, but for what cannot be changed any more."""
-    placed = group.policy.slots.class_of(slot)
-    alone = placed not in configuration.classes.allowed(own_terms(member.pod, configuration.classes))
-    written: dict[str, str | None] = {
-        names.DECISION: f"{cohort.uid}/{ADOPTED}{member.pod.uid}",
-        names.SLOT: str(slot),
-        names.REASON: f"adopted: {_reason(group, slot)}",
-        names.LEFT_ALONE: "true" if alone else None,
-        **_cost(group, cohort, member, slot),
-    }
-    kept = {key: value for key, value in written.items() if value is not None}
-    labels = {} if member.of is None else {names.CLASS: str(member.of)}
-    return Action(
-        How.ANNOTATE, Why.ADOPT, group.workload, member.pod, annotations=kept, labels=labels, text=f"slot {slot}"
-    )
-
-
-def _reason(group: Group, slot: int) -> str:
-    return f"slot {slot} is {group.policy.slots.class_of(slot)} ({group.policy.explain()})"
-
-
-def _cost(group: Group, cohort: Cohort, member: Member, slot: int) -> dict[str, str]:
-    """The highest slot leaves first; users' own costs are theirs, in the template or on the pod.
-
-    What we wrote is known by its value: of slot 4 it is -4, of a newcomer that was to leave first the lowest there is.
-    """
-    if group.is_stateful or cohort.template.has_deletion_cost:
-        return {}
-    shown = member.pod.annotations.get(names.DELETION_COST)
-    ours = (None, LEAVES_FIRST) if member.written is None else (None, LEAVES_FIRST, str(-member.written))
-    return {names.DELETION_COST: str(-slot)} if shown in ours else {}
-
-
 # --- moves that are under way ----------------------------------------------------------------------------------------
 
 
@@ -254,7 +176,7 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
             is_in_time = leaves or over_for < OVERDUE_SECONDS
             if not pod.ready or (proven > 0 and is_in_time and _keeps_floor(group, cohort, own, origin)):
                 proven -= 1
-                yield from _finish(group, pod, replacement, origin, now)
+                yield from _finish(group, pod, replacement, origin, now, at_once=leaves)
             elif over_for >= 0 and not leaves:
                 yield from _undo(group, cohort, pod, state, replacement, now)
         elif (over_for >= 0 or (replacement is not None and replacement.serves)) and not leaves:
@@ -285,8 +207,14 @@ def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Cl
     return on_demand >= min(slots.floor, slots.mix(cohort.replicas).on_demand)
 
 
-def _finish(group: Group, pod: Pod, replacement: Member | None, origin: Class | None, now: float) -> Iterator[Action]:
-    """The replacement is marked, lest it be moved back soon; then the old pod goes."""
+def _finish(
+    group: Group, pod: Pod, replacement: Member | None, origin: Class | None, now: float, *, at_once: bool = False
+) -> Iterator[Action]:
+    """The replacement is marked, lest it be moved back soon; then the old pod goes.
+
+    It goes when the mark is seen, in the next pass: without it there would be no cool-down. From a node that leaves it
+    goes at once.
+    """
     if replacement is None:
         yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, text="no longer wanted")
         return
@@ -294,6 +222,8 @@ def _finish(group: Group, pod: Pod, replacement: Member | None, origin: Class | 
         mark = {names.MOVED: Moved(str(origin), policy_mark(group.policy.slots), now).text()}
         text = f"replaces {pod.name}"
         yield Action(How.ANNOTATE, Why.OVER, group.workload, replacement.pod, annotations=mark, text=text)
+        if not at_once:
+            return
     text = f"replaced by {replacement.pod.name}"
     rests_on = (replacement.pod,)
     yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, replacement.of, text=text, rests_on=rests_on)

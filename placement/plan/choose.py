@@ -16,6 +16,7 @@ from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, shape_of
 from placement.plan.group import (
     Evicted,
     Ground,
+    Group,
     Member,
     Moved,
     Released,
@@ -38,6 +39,7 @@ BREAKER_WORKLOADS = 5
 HOPELESS_SECONDS = 600.0  # the scheduler itself tries each pod again every five minutes
 _HELD = {Outcome.BLOCKED: Blocked.BUDGET, Outcome.IMPOSSIBLE: Blocked.REFUSED}
 EVENING = (Why.EXPOSED, Why.BALANCE)  # moves from one pool to another
+Target = tuple[Class, Pool | None, Shape]  # what one probe stands for: the class, the pool that is preferred, the shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Scene:
     lost: Lost = field(default_factory=dict)
     budgets: Callable[[Pod], Sequence[Budget]] = lambda _pod: ()
     is_awaited: Callable[[Pod], float] = lambda _pod: float("-inf")  # when an autoscaler said that it is on it
-    proofs: Mapping[tuple[Class, Shape], float] = field(default_factory=dict)  # when a move there last succeeded
+    proofs: Mapping[Target, float] = field(default_factory=dict)  # when a move there last succeeded
     recent: int = 0  # moves begun within the last minute
     evicted: Mapping[str, Evicted] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
     is_paused: bool = False
@@ -93,7 +95,7 @@ class _Chooser:
         self._per_workload: Counter[str] = Counter()
         self._per_namespace: Counter[str] = Counter()
         self._per_node: Counter[str] = Counter()
-        self._probes: Counter[tuple[Class, Shape]] = Counter()
+        self._probes: Counter[Target] = Counter()
         self._in_all = self._begun = 0
         self._disrupted: Counter[str] = Counter()  # by budget
         self._quota_taken: dict[str, Counter[str]] = {}
@@ -158,9 +160,7 @@ class _Chooser:
         self._in_all += each.under_way
         for cohort in each.group.cohorts:
             for pod in cohort.released:
-                slot = former_slot(pod)
-                to = each.group.policy.slots.class_of(slot) if slot is not None else Class.ON_DEMAND
-                self._probes[to, shape_of(pod)] += 1
+                self._probes[target(each.group, former_slot(pod), pod, self._scene.ground)] += 1
                 self._per_node[pod.node] += 1
 
     def _waiting(self) -> Iterator[Pod]:
@@ -202,7 +202,7 @@ class _Chooser:
             self._skip(workload.uid, Why.STUCK, Blocked.WAITING)
         elif waited < AUTOSCALER_SECONDS and scene.now - scene.is_awaited(pod) < AUTOSCALER_SECONDS:
             self._skip(workload.uid, Why.STUCK, Blocked.AUTOSCALER)
-        elif stuck.undo and not self._needs_probe(stuck.of, shape_of(pod)):
+        elif stuck.undo and not self._needs_probe(target(stuck.group, pod.slot, pod, scene.ground)):
             return stuck.undo
         elif not stuck.undo and waited < PATIENCE * stuck.after and self._room.take(pod, stuck.of.other) is None:
             self._skip(workload.uid, Why.STUCK, Blocked.NO_PLACE)
@@ -298,14 +298,20 @@ class _Chooser:
             for stuck in each.stuck
         ):
             return Blocked.CROWDED
-        if self._is_failing and self._probes[wish.to, shape]:
+        if self._is_failing and self._probes.total():
             return Blocked.BREAKER
-        return Blocked.PROBING if self._probes[wish.to, shape] and self._needs_probe(wish.to, shape) else None
+        aim = self._target(wish)
+        return Blocked.PROBING if self._probes[aim] and self._needs_probe(aim) else None
 
-    def _needs_probe(self, to: Class, shape: Shape) -> bool:
-        """Since the class was last out for it, none has got there yet."""
+    def _target(self, wish: Wish) -> Target:
+        return target(wish.group, wish.member.slot, wish.member.pod, self._scene.ground)
+
+    def _needs_probe(self, aim: Target) -> bool:
+        """Since the class was last out for it, none that preferred this pool has got there yet."""
+        to, pool, shape = aim
         ends = [each.until for each in self._scene.outages.noted if each.of is to and each.shape.covers(shape)]
-        proven = [at for (of, proof), at in self._scene.proofs.items() if of is to and shape.covers(proof)]
+        proofs = self._scene.proofs.items()
+        proven = [at for (of, where, proof), at in proofs if (of, where) == (to, pool) and shape.covers(proof)]
         return bool(ends) and max(proven, default=float("-inf")) < max(ends)
 
     def _no_place(self, wish: Wish) -> Blocked | None:
@@ -322,7 +328,9 @@ class _Chooser:
             return None
         if wish.why in EVENING:
             return Blocked.NO_PLACE  # it would come out where it was
-        return Blocked.PROBING if self._probes[wish.to, shape_of(pod)] else None
+        shape = shape_of(pod)
+        is_probed = any(of is wish.to and each == shape for of, _, each in self._probes)
+        return Blocked.PROBING if is_probed else None
 
     def _no_eviction(self, wish: Wish, siblings: Sequence[Member], budgets: Sequence[Budget]) -> Blocked | None:
         """One at a time, while all others serve, and where as many as must are left on either class."""
@@ -373,7 +381,7 @@ class _Chooser:
         self._per_workload[workload.uid] += 1
         self._per_namespace[workload.namespace] += 1
         self._per_node[pod.node] += 1
-        self._probes[wish.to, shape_of(pod)] += 1
+        self._probes[self._target(wish)] += 1
         self._in_all += 1
         self._begun += 1
         if wish.how is How.RELEASE:
@@ -381,6 +389,14 @@ class _Chooser:
 
     def _skip(self, uid: str, why: Why, blocked: Blocked) -> None:
         self._skipped[uid, why, blocked] += 1
+
+
+def target(group: Group, slot: int | None, pod: Pod, ground: Ground) -> Target:
+    """Where the replacement of a pod in this slot will try to go."""
+    if slot is None:
+        return Class.ON_DEMAND, None, shape_of(pod)
+    pool = preferred_pool(slot, group.policy.slots, group.workload, ground.spot_pools)
+    return group.policy.slots.class_of(slot), pool, shape_of(pod)
 
 
 def _spares_on_demand(wish: Wish, serving: Sequence[Member]) -> bool:

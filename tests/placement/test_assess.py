@@ -10,8 +10,9 @@ import pytest
 from placement import names
 from placement.model import Class, Kind, Pod
 from placement.plan.actions import Action, Blocked, How, Why
-from placement.plan.assess import ADOPTED, LEAVES_FIRST, MISSED_SECONDS, Assessment
-from placement.plan.group import Released, released, undone
+from placement.plan.assess import MISSED_SECONDS, Assessment
+from placement.plan.group import Moved, Released, released, undone
+from placement.plan.note import ADOPTED, LEAVES_FIRST
 from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
 HERE = ground(
@@ -36,18 +37,20 @@ def _is_free(each: Pod) -> bool:
 
 ZERO, ONE = pod("zero", 0, "o"), pod("one", 1, "s")
 OLD = let_go("old", 2, "o")
+MARKED = {names.MOVED: Moved("on-demand", "7of10min1", NOW).text()}
 
 
 @pytest.mark.parametrize(
     ("pods", "expected"),
     [
-        ((ZERO, ONE, OLD, pod("new", 2, "t")), ["annotate new", "finish old"]),
+        ((ZERO, ONE, OLD, pod("new", 2, "t")), ["annotate new"]),
+        ((ZERO, ONE, OLD, pod("new", 2, "t", annotations=MARKED)), ["finish old"]),
         ((ZERO, ONE, OLD, pod("new", 2, "t", ready=False)), []),
         ((ZERO, ONE, OLD, pod("new", 2)), []),
         ((ZERO, ONE, OLD), []),
         ((ZERO, ONE, OLD, pod("new", 2, "o")), ["annotate new", "undo old"]),
         ((ZERO, ONE, OLD, pod("new", 2, "p")), ["annotate new", "undo old"]),
-        ((ZERO, ONE, let_go("old", 2, "s"), pod("new", 2, "t")), ["annotate new", "finish old"]),
+        ((ZERO, ONE, let_go("old", 2, "s"), pod("new", 2, "t", annotations=MARKED)), ["finish old"]),
         ((ZERO, ONE, let_go("old", 2, "going"), pod("new", 2, "p")), ["annotate new", "finish old"]),
         ((ZERO, ONE, let_go("old", 2, "o", NOW - 1), pod("new", 2)), ["annotate new", "undo old"]),
         ((ZERO, ONE, let_go("old", 2, "o", NOW - 1)), ["undo old"]),
@@ -60,6 +63,7 @@ OLD = let_go("old", 2, "o")
     ],
     ids=[
         "the replacement serves",
+        "it serves, and is marked",
         "it does not yet",
         "it has no node yet",
         "it is not there yet",

@@ -24,6 +24,7 @@ from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground,
 
 NODES = (node("o", ON_DEMAND, cpu=64_000), node("s", SPOT, cpu=64_000))
 SHAPE = Shape(1000, 1024)
+TRIED = {names.UNDONE: Undone(1, NOW + 60).text()}
 
 
 def ten(**fields: Any) -> Group:
@@ -119,7 +120,35 @@ def test_after_an_outage_one_goes_first() -> None:
     made = planned(ten(), outages=over)
     assert moves_of(made) == 1
     assert skipped(made)[Blocked.PROBING] == 6
-    assert moves_of(planned(ten(), outages=over, proofs={(SPOT, SHAPE): NOW - 5})) == 3
+    assert moves_of(planned(ten(), outages=over, proofs={(SPOT, NODES[1].pool, SHAPE): NOW - 5})) == 3
+
+
+def test_after_an_outage_one_goes_first_for_each_pool() -> None:
+    """Slots 1, 2, 4, 5, 7, 8, 9 prefer two pools in turn. What is proven of one says nothing of the other."""
+    over = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 100)
+    over = ended(over, over.noted, NOW - 10)
+    pools = (NODES[0], NODES[1], node("t", SPOT, "b", cpu=64_000))
+    many = {"per_workload": Amount(10)}
+    first = planned(ten(), nodes=pools, outages=over, moves=many)
+    assert moves_of(first) == 2
+    assert skipped(first) == {Blocked.PROBING: 5}
+    proven = {(SPOT, pools[1].pool, SHAPE): NOW - 5}
+    assert moves_of(planned(ten(), nodes=pools, outages=over, moves=many, proofs=proven)) in (3 + 1, 4 + 1)
+
+
+def test_five_workloads_whose_moves_fail_stop_all_but_one_in_the_cluster() -> None:
+    """Whatever its class and shape; with four of them moves go on."""
+    failing = [
+        replace(each, workload=replace(each.workload, uid=f"failing-{index}", name=f"failing-{index}"))
+        for index in range(5)
+        for each in [group([pod("x", 0, "o"), pod("y", 1, "o", annotations=TRIED), pod("z", 2, "s")])]
+    ]
+    small = group([pod(f"small-{slot}", slot, "o", needs=replace(NEEDS, requests={"cpu": 100})) for slot in range(4)])
+    small = replace(small, workload=replace(small.workload, uid="small", name="small"))
+    assert moves_of(planned(*failing[:4], ten(), small)) == 3 + 1
+    made = planned(*failing, ten(), small)
+    assert moves_of(made) == 1
+    assert Blocked.BREAKER in skipped(made)
 
 
 def other(found: Group) -> Group:
@@ -350,6 +379,45 @@ def test_the_last_replica_is_evicted_only_where_somebody_said_so(
     made = planned(replace(found, cohorts=(replace(found.cohorts[0], uid="d"),)))
     assert skipped(made) == expected
     assert moves_of(made) == (not expected)
+
+
+def test_two_workloads_under_one_budget_share_what_it_allows() -> None:
+    """It lets one pod go: one of the two StatefulSets gives one, in one plan."""
+    shared = (budget(allowed=1, healthy=16, desired=15),)
+    first, second = stateful(), other(stateful())
+    assert moves_of(planned(first, second)) == 2
+    made = planned(first, second, budgets=lambda _pod: shared)
+    assert moves_of(made) == 1
+    assert Blocked.BUDGET in skipped(made)
+
+
+def test_a_pod_waits_longer_where_an_autoscaler_is_on_it() -> None:
+    """Ten minutes at most, counted from its word and from when the pod began to wait."""
+    assert skipped(planned(stuck(NOW - 300), is_awaited=lambda _pod: NOW - 30)) == {Blocked.AUTOSCALER: 1}
+    assert planned(stuck(NOW - 300)).outages
+    assert planned(stuck(NOW - 300), is_awaited=lambda _pod: NOW - 700).outages
+    assert planned(stuck(NOW - 700), is_awaited=lambda _pod: NOW - 30).outages
+
+
+@pytest.mark.parametrize(
+    ("source", "needed", "why", "moves"),
+    [
+        (Source.DECLARED, 5, Why.EXPOSED, 2),
+        (Source.BUDGET, 5, Why.EXPOSED, 2),
+        (Source.ASSUMED, 5, Why.BALANCE, 2),
+        (Source.DECLARED, 3, None, 0),
+    ],
+    ids=["declared", "by its budget", "assumed", "it survives as it is"],
+)
+def test_pods_above_the_headroom_in_one_pool_go_to_another(
+    source: Source, needed: int, why: Why | None, moves: int
+) -> None:
+    """All seven spot pods are in pool s; pools t and u are empty. With five of ten needed the headroom is five."""
+    pools = (NODES[0], NODES[1], node("t", SPOT, "b", cpu=64_000), node("u", SPOT, "c", cpu=64_000))
+    pods = [pod(f"p{slot}", slot, "o" if slot in (0, 3, 6) else "s") for slot in range(10)]
+    found = group(pods, needed=needed, source=source)
+    made = planned(found, nodes=pools, moves={"per_workload": Amount(10)})
+    assert [(action.how, action.why, action.to) for action in made.actions] == [(How.RELEASE, why, SPOT)] * moves
 
 
 def test_the_last_on_on_demand_waits_for_another() -> None:

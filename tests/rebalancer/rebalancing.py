@@ -164,7 +164,7 @@ class Rebalancer:
         self.cluster.put(changed)
         before = moved(changed)
         if names.MOVED in annotations and before is not None:
-            workload = self._workload_of(pod)
+            workload = self.workload_of(pod)
             self._moved_from[uid] = (Class(before.origin), self.cluster.now, self._policy(workload))
         return with_fault(Outcome.DONE)
 
@@ -198,7 +198,7 @@ class Rebalancer:
             return with_fault(Outcome.GONE)
         if (refused := self.refuses("delete", pod)) is not None:
             return with_fault(refused)
-        if names.RELEASED not in pod.annotations or self._workload_of(pod) is not None:
+        if names.RELEASED not in pod.annotations or self.workload_of(pod) is not None:
             self._violated(f"{pod.name} is deleted")
         self.cluster.delete_pod(pod)
         return with_fault(Outcome.DONE)
@@ -254,7 +254,7 @@ class Rebalancer:
         """No pod goes back where it came from within the cool-down; leaving nodes are left all the same."""
         before = self._moved_from.get(pod.uid)
         node = self._seen_nodes().get(pod.node)
-        workload = self._workload_of(pod)
+        workload = self.workload_of(pod)
         if before is None or node is None or workload is None:
             return
         if node.is_leaving(self.cluster.configuration.leaving_taints):
@@ -273,7 +273,7 @@ class Rebalancer:
         seen = picture.get(pod.key)
         if seen is None or not is_serving(seen, self._seen_nodes()):
             return
-        workload = self._workload_of(pod)
+        workload = self.workload_of(pod)
         if workload is None:
             return
         if verb == "finish":
@@ -351,7 +351,7 @@ class Rebalancer:
         uid = former_owner(pod)
         return next((each for each in self.feed.stores["replica_sets"].values() if each.uid == uid), None)
 
-    def _workload_of(self, pod: Pod) -> Workload | None:
+    def workload_of(self, pod: Pod) -> Workload | None:
         key = Key(pod.namespace, pod.labels["app"])
         found = self.feed.stores["deployments"].get(key) or self.feed.stores["stateful_sets"].get(key)
         assert found is None or isinstance(found, Workload)

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from placement import names
-from placement.model import Class, Namespace, Node, Pod, Quota, Rollout, Workload
+from placement.model import Budget, Class, Kind, Namespace, Needs, Node, Pod, Quota, Rollout, Workload
+from placement.outcome import Outcome
 from placement.plan.group import former_owner, released
 from tests.rebalancer.others import Drainer
 from tests.rebalancer.rebalancing import Rebalancer, mix_of
 from tests.rebalancer.simulation import TERMINATION, Cluster, Making, is_serving
 
 LATE_SECONDS = 60 + 120  # beyond its time, a release is undone: by the sweep, tries that fail, and what lags
+FILLING = Needs(requests={"cpu": 3000}, node_selector={names.CAPACITY: "on-demand"})
 RATIOS = ("0%", "30%", "50%", "70%", "90%", "100%")
 
 
@@ -22,6 +24,7 @@ class Story:
     def __init__(self, seed: int = 0, lag_seconds: float = 0.0) -> None:
         self.cluster = cluster = Cluster(seed)
         cluster.opt_in("shop")
+        cluster.put(Namespace("others"))
         cluster.add_nodes(Class.SPOT, 4, "ab", ("m", "r"))
         cluster.add_nodes(Class.ON_DEMAND, 4, "ab")
         cluster.webhook_lag = lag_seconds / 2
@@ -32,15 +35,19 @@ class Story:
         self.db = cluster.deploy_stateful("db", 3)
         self.log = cluster.deploy_stateful("log", 2, {names.SPOT_RATIO: "50%"}, ordered=True)
         cluster.budget(self.api, min_available="100%")
+        self.filler = cluster.deploy("filler", 0, namespace="others", making=Making(FILLING))
         self.gone: list[Node] = []
         self.told: list[str] = []
         self._excused: dict[str, float] = {}
+        self._is_refusing = False
+        self._is_labelled = True
+        self._count = 0
         cluster.run(30)
         self.rebalancer = Rebalancer(cluster, lag_seconds)
 
     @property
     def workloads(self) -> list[Workload]:
-        return self.cluster.workloads
+        return [each for each in self.cluster.workloads if each.namespace == "shop"]
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -66,8 +73,11 @@ class Story:
                 continue
             state, node = released(pod), nodes.get(pod.node)
             assert state is not None
-            if node is None or not node.ready or (node.is_leaving(leaving) and not self._is_replaced(pod)):
-                self._excused[pod.uid] = self.cluster.now  # there is nowhere else to serve from
+            is_nobodys = not self._is_labelled and self.rebalancer.workload_of(pod) is None
+            is_stopped = self.rebalancer.is_paused or self._is_refusing or is_nobodys
+            is_needed = node is None or not node.ready or (node.is_leaving(leaving) and not self._is_replaced(pod))
+            if is_stopped or is_needed:
+                self._excused[pod.uid] = self.cluster.now  # nobody may act, or there is nowhere else to serve from
             since = max(state.until, self._excused.get(pod.uid, 0.0))
             assert self.cluster.now <= since + LATE_SECONDS, (f"{pod.name} stays released", self.told)
 
@@ -80,7 +90,10 @@ class Story:
         nodes = {name: node for name, node in cluster.nodes.items() if not node.is_leaving(leaving)}
         serving = [each for each in cluster.owned(owner.uid) if is_serving(each, nodes)]
         on_demand = sum(cluster.class_of(each) is Class.ON_DEMAND for each in serving)
-        workload = next(each for each in cluster.workloads if owner.owner is not None and each.uid == owner.owner.uid)
+        parent = owner.owner.uid if owner.owner is not None else ""
+        workload = next((each for each in cluster.workloads if each.uid == parent), None)
+        if workload is None:
+            return True
         return len(serving) >= owner.replicas and on_demand >= self.rebalancer.floor(workload)
 
     # --- events ------------------------------------------------------------------------------------------------------
@@ -159,6 +172,7 @@ class Story:
 
     def label(self, is_there: bool) -> None:
         self.tell(f"label: {is_there}")
+        self._is_labelled = is_there
         labels = {names.PLACEMENT: names.ENABLED} if is_there else {}
         self.cluster.put(Namespace("shop", labels))
 
@@ -172,6 +186,48 @@ class Story:
         self.cluster.budget(workload, max_unavailable=int(amount)) if amount.isdecimal() else self.cluster.budget(
             workload, min_available=amount
         )
+
+    def delete(self, which: int) -> None:
+        """And another one of its kind is created."""
+        workload = self._workload(which)
+        self._count += 1
+        name = f"{workload.name[:4]}-{self._count}"
+        self.tell(f"delete {workload.name}, create {name}")
+        self.cluster.delete(workload)
+        self.cluster.remove(Budget(workload.namespace, workload.name))
+        if workload.kind is Kind.DEPLOYMENT:
+            self.cluster.deploy(name, 3, workload.annotations, rollout=workload.rollout)
+        else:
+            self.cluster.deploy_stateful(name, 3, workload.annotations, ordered=workload.ordered)
+
+    def pause(self, is_paused: bool) -> None:
+        self.tell(f"paused: {is_paused}")
+        self.rebalancer.is_paused = is_paused
+
+    def pause_rollout(self, which: int, is_paused: bool) -> None:
+        workload = self._workload(which)
+        if workload.kind is Kind.DEPLOYMENT:
+            self.tell(f"rollout of {workload.name} paused: {is_paused}")
+            self.cluster.change(workload, rollout=replace(workload.rollout, paused=is_paused))
+
+    def mode(self, which: int, mode: str) -> None:
+        workload = self._workload(which)
+        self.tell(f"rebalance of {workload.name}: {mode}")
+        self.cluster.annotate(workload, rebalance=mode)
+
+    def fill(self, pods: int) -> None:
+        """Strangers take on-demand: two for each node fill it but for two places."""
+        self.tell(f"{pods} strangers on on-demand")
+        self.cluster.change(self.filler, replicas=pods)
+
+    def refuse(self, share: float) -> None:
+        """So many of all writes fail or time out."""
+        self.tell(f"{share:.0%} of all writes fail")
+        self._is_refusing = share > 0
+        random = self.cluster.random
+        outcomes = (Outcome.BUSY, Outcome.BLOCKED, Outcome.IMPOSSIBLE)
+        self.rebalancer.refuses = lambda _verb, _pod: random.choice(outcomes) if random.random() < share else None
+        self.rebalancer.loses_answer = lambda _verb, _pod: random.random() < share / 2
 
     def _workload(self, which: int) -> Workload:
         return self.workloads[which % len(self.workloads)]
@@ -187,6 +243,12 @@ class Story:
         self.tell("the end")
         self.webhook(True)
         self.label(True)
+        self.pause(False)
+        self.refuse(0.0)
+        self.fill(0)
+        for index in range(len(self.workloads)):
+            self.pause_rollout(index, False)
+            self.mode(index, "")
         self.quota(None)
         self.stay()
         for workload in self.workloads:

@@ -36,6 +36,17 @@ def test_a_refused_release_keeps_nobody_else_from_returning() -> None:
     assert str(Blocked.REFUSED) in rebalancer.skipped
 
 
+def told(rebalancer: Rebalancer) -> list[str]:
+    """What is told from now on."""
+    found: list[str] = []
+
+    def tell(workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> None:
+        found.append(text)
+
+    rebalancer.hears = Teller(tell).told
+    return found
+
+
 def test_a_refusal_is_told_once() -> None:
     """Though it is tried again every minute."""
     cluster = shop()
@@ -43,18 +54,35 @@ def test_a_refusal_is_told_once() -> None:
     cluster.run(60)
     rebalancer = Rebalancer(cluster)
     settle(cluster, rebalancer)
-    told: list[str] = []
-
-    def tell(workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> None:
-        told.append(text)
-
-    teller = Teller(tell)
+    events = told(rebalancer)
     rebalancer.refuses = lambda verb, _pod: Outcome.IMPOSSIBLE if verb == "release" else None
-    rebalancer.hears = teller.told
     cluster.annotate(web, spot_ratio="0%")
     cluster.run(900)
     assert 8 <= sum(write.verb == "release" for write in rebalancer.writes) <= 60
-    assert [text for text in told if str(Blocked.REFUSED) in text] == [f"Not moved (wrong-class): {Blocked.REFUSED}"]
+    assert [text for text in events if str(Blocked.REFUSED) in text] == [f"Not moved (wrong-class): {Blocked.REFUSED}"]
+
+
+def test_a_budget_that_is_late_is_no_news() -> None:
+    """It counts a replacement a moment after it serves: the end of a move is refused, and tried again."""
+    cluster = shop()
+    web = cluster.deploy("web", 4)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    settle(cluster, rebalancer)
+    events = told(rebalancer)
+    refused: set[str] = set()
+
+    def first_time(verb: str, pod: Pod) -> Outcome | None:
+        if verb != "finish" or pod.uid in refused:
+            return None
+        refused.add(pod.uid)
+        return Outcome.BLOCKED
+
+    rebalancer.refuses = first_time
+    cluster.annotate(web, spot_ratio="0%")
+    settle(cluster, rebalancer)
+    assert refused
+    assert not any("Not moved" in text for text in events)
 
 
 ERRORS = {
@@ -85,6 +113,24 @@ def test_a_write_that_fails_for_minutes_is_tried_again_later_each_time(outcome: 
     tries = Counter(write.pod.uid for write in rebalancer.writes if write.verb == verb and write.pod is not None)
     assert 1 < max(tries.values()) <= 10 + 1
     assert watcher.low["web"] >= 10
+    assert rebalancer.violations == []
+
+
+def test_a_pod_does_not_go_before_its_replacement_is_marked() -> None:
+    """Without the mark there is no cool-down: while it cannot be written the old pod stays, and is put back in time."""
+    cluster = shop()
+    web = cluster.deploy("web", 10)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    settle(cluster, rebalancer)
+    cluster.annotate(web, spot_ratio="30%")
+    cluster.run_until(lambda: rebalancer.count("release") > 0)
+    rebalancer.refuses = lambda verb, _pod: Outcome.BUSY if verb == "annotate" else None
+    cluster.run(600)
+    assert rebalancer.count("finish") == 0
+    assert rebalancer.count("undo") > 0
+    rebalancer.refuses = lambda _verb, _pod: None
+    cluster.run_until(lambda: rebalancer.is_exact(web), 3600)
     assert rebalancer.violations == []
 
 

@@ -617,3 +617,29 @@ def test_a_paused_deployment_of_one_revision_is_released_from_a_node_that_leaves
     cluster.cordon(name, TERMINATION)
     cluster.run(2)
     assert rebalancer.count("release") == leaving
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["exposed", "balance"])
+def test_a_crowd_in_one_pool_is_spread_when_another_pool_comes(declared: bool) -> None:
+    """Seven spot pods in one pool, four may be lost: after the moves no pool holds more, and nobody served less."""
+    cluster = Cluster()
+    cluster.opt_in("shop")
+    cluster.add_node(SPOT, "a")
+    cluster.add_nodes(ON_DEMAND, 2)
+    web = cluster.deploy("web", 10, {names.MIN_AVAILABLE: "6"} if declared else {})
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    settle(cluster, rebalancer)
+    assert rebalancer.count("release") == 0
+    cluster.add_node(SPOT, "b")
+    cluster.add_node(SPOT, "c")
+    cluster.run(300)  # a node that comes touches nobody: it is seen in the next sweep
+    settle(cluster, rebalancer)
+    cluster.run(300)
+    zones = Counter(cluster.nodes[pod.node].pool.zone for pod in cluster.pods_of(web) if cluster.class_of(pod) is SPOT)
+    assert max(zones.values()) <= 4
+    whys = {action.why for _, plan, _ in rebalancer.passes for action in plan.actions if action.how is How.RELEASE}
+    assert whys == {Why.EXPOSED if declared else Why.BALANCE}
+    assert 1 <= rebalancer.count("release") <= 7
+    assert watcher.low["web"] >= 10
+    assert rebalancer.violations == []

@@ -22,7 +22,7 @@ class Week(RuleBasedStateMachine):
     def begin(self, seed: int, lag_seconds: float) -> None:
         self.story = Story(seed, lag_seconds)
 
-    @rule(seconds=st.sampled_from([1, 3, 10, 30, 120, 600, *([3600, 4 * 3600] if IS_SOAK else [])]))
+    @rule(seconds=st.sampled_from([1, 3, 10, 30, 120, 600, *([3600, 4 * 3600, 12 * 3600] if IS_SOAK else [])]))
     def wait(self, seconds: int) -> None:
         self.story.wait(seconds)
 
@@ -91,14 +91,43 @@ class Week(RuleBasedStateMachine):
     def budget(self, which: int, amount: str) -> None:
         self.story.budget(which, amount)
 
+    @rule(which=which)
+    def delete(self, which: int) -> None:
+        self.story.delete(which)
+        self.story.wait(2)
+
+    @rule(is_paused=st.booleans())
+    def pause(self, is_paused: bool) -> None:
+        self.story.pause(is_paused)
+
+    @rule(which=which, is_paused=st.booleans())
+    def pause_rollout(self, which: int, is_paused: bool) -> None:
+        self.story.pause_rollout(which, is_paused)
+        self.story.wait(2)
+
+    @rule(which=which, mode=st.sampled_from(["auto", "plan-only", "off"]))
+    def mode(self, which: int, mode: str) -> None:
+        self.story.mode(which, mode)
+        self.story.wait(5)
+
+    @rule(pods=st.sampled_from([0, 4, 8]))
+    def fill(self, pods: int) -> None:
+        self.story.fill(pods)
+        self.story.wait(5)
+
+    @rule(share=st.sampled_from([0.0, 0.3, 1.0]))
+    def refuse(self, share: float) -> None:
+        self.story.refuse(share)
+        self.story.wait(10)
+
     def teardown(self) -> None:
         if hasattr(self, "story"):
             self.story.end()
 
 
 Week.TestCase.settings = settings(
-    max_examples=40 if IS_SOAK else 6,
-    stateful_step_count=60 if IS_SOAK else 12,
+    max_examples=40 if IS_SOAK else 8,
+    stateful_step_count=150 if IS_SOAK else 16,
     deadline=None,
     derandomize=not IS_SOAK,
     suppress_health_check=list(HealthCheck),
