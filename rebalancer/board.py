@@ -38,6 +38,7 @@ from placement.plan.lost import Gone, proof_of
 from placement.plan.room import host_port
 from placement.policy import Policy, resolve
 from placement.selector import matches
+from rebalancer.filing import add, discard, file, put
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class Board:
     def _take_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
         known = new or old
         assert known is not None
-        _set(self._namespaces, known.name, new)
+        put(self._namespaces, known.name, new)
         self._dirty.update(self._in_namespace.get(known.name, ()))
 
     def _take_node(self, old: Node | None, new: Node | None) -> None:
@@ -127,7 +128,7 @@ class Board:
             self._dirty.update(self._workloads_on(known.name))
         elif self._ground is not None and (old.allocatable, old.annotations) != (new.allocatable, new.annotations):
             self._ground = None
-        _set(self._nodes, known.name, new)
+        put(self._nodes, known.name, new)
 
     def _lose(self, node: Node) -> None:
         if not self._pods_on.get(node.name):
@@ -177,7 +178,7 @@ class Board:
     def _take_workload(self, old: Workload | None, new: Workload | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):
             self._workloads.pop(old.uid, None)
-            _discard(self._in_namespace, old.namespace, old.uid)
+            discard(self._in_namespace, old.namespace, old.uid)
             self._dirty.add(old.uid)
         if new is not None:
             self._workloads[new.uid] = new
@@ -187,10 +188,10 @@ class Board:
     def _take_set(self, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):
             self._sets.pop(old.uid, None)
-            self._of_set(old, _discard)
+            self._of_set(old, discard)
         if new is not None:
             self._sets[new.uid] = new
-            self._of_set(new, _add)
+            self._of_set(new, add)
 
     def _of_set(self, replica_set: ReplicaSet, change: Callable[[dict[str, set[str]], str, str], None]) -> None:
         if replica_set.owner is not None:
@@ -212,14 +213,14 @@ class Board:
         """Puts a pod where it belongs by what it was or is; None takes it away."""
         if where.is_released:
             self._touch(former_owner(where))
-            _nest(self._released_of, former_owner(where), where.uid, pod)
+            file(self._released_of, former_owner(where), where.uid, pod)
         elif where.owner is not None:
             self._touch(where.owner.uid)
-            _nest(self._pods_of, where.owner.uid, where.uid, pod)
+            file(self._pods_of, where.owner.uid, where.uid, pod)
         if where.node:
-            _nest(self._pods_on, where.node, where.uid, pod)
+            file(self._pods_on, where.node, where.uid, pod)
         elif where.phase == "Pending":
-            _set(self._waiting, where.uid, None if where.terminating else pod)
+            put(self._waiting, where.uid, None if where.terminating else pod)
 
     def _touch(self, owner_uid: str) -> None:
         replica_set = self._sets.get(owner_uid)
@@ -234,12 +235,12 @@ class Board:
         ports = ((host_port(port), 1) for port in pod.needs.host_ports)
         for key, amount in (*pod.needs.requests.items(), *ports, ("pods", 1)):
             used[key] = used.get(key, 0) + sign * amount
-        _set(self._used, pod.node, used if used["pods"] else None)
+        put(self._used, pod.node, used if used["pods"] else None)
 
     def _take_budget(self, old: Budget | None, new: Budget | None) -> None:
         known = new or old
         assert known is not None
-        _nest(self._budgets, known.namespace, known.name, new)
+        file(self._budgets, known.namespace, known.name, new)
         self._budget_indexes.pop(known.namespace, None)
         if old is None or new is None or old.asks != new.asks:
             self._dirty.update(self._in_namespace.get(known.namespace, ()))
@@ -247,7 +248,7 @@ class Board:
     def _take_quota(self, old: Quota | None, new: Quota | None) -> None:
         known = new or old
         assert known is not None
-        _nest(self._quotas, known.namespace, known.name, new)
+        file(self._quotas, known.namespace, known.name, new)
 
     def _take_sign(self, old: Sign | None, new: Sign | None) -> None:
         """The latest of its kind counts. Events outlive what they tell of by an hour, and nodes' names come again."""
@@ -497,30 +498,3 @@ def _regarding(sign: Sign) -> tuple[str, str, str]:
 
 def _counts(pod: Pod) -> bool:
     return bool(pod.node) and pod.phase not in ("Failed", "Succeeded")
-
-
-def _set(into: dict[str, Any], key: str, value: Any) -> None:
-    if value is None:
-        into.pop(key, None)
-    else:
-        into[key] = value
-
-
-def _nest(into: dict[str, dict[str, Any]], outer: str, inner: str, value: Any) -> None:
-    if value is not None:
-        into.setdefault(outer, {})[inner] = value
-    elif outer in into:
-        into[outer].pop(inner, None)
-        if not into[outer]:
-            del into[outer]
-
-
-def _add(into: dict[str, set[str]], key: str, value: str) -> None:
-    into.setdefault(key, set()).add(value)
-
-
-def _discard(into: dict[str, set[str]], key: str, value: str) -> None:
-    if key in into:
-        into[key].discard(value)
-        if not into[key]:
-            del into[key]
