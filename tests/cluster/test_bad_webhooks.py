@@ -73,11 +73,11 @@ def hung(_world: World, process: Process) -> Iterator[None]:
 
 @contextmanager
 def throttled(world: World, process: Process) -> Iterator[None]:
-    """Our own webhook, which gets the processor for a third of the time: stopped for a sixth of the time-out each time.
+    """Our own webhook, which gets the processor for a third of the time: stopped for a third of the time-out each time.
 
     As a processor limit does it. Answers come late, but they come.
     """
-    ended, stop_seconds = threading.Event(), timeout_seconds(world.client) / 6
+    ended, stop_seconds = threading.Event(), timeout_seconds(world.client) / 3
 
     def throttle() -> None:
         while not ended.is_set():
