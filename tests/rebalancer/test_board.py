@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Needs, Node, Pod, Sign
+from placement.outage import Outages
 from rebalancer.board import Board
+from rebalancer.executor import Executor
+from rebalancer.loop import Loop, Watched
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import Cluster
 
@@ -117,3 +120,16 @@ def test_workloads_for_which_only_time_passes_are_looked_at_once_a_second() -> N
     assert second is not first
     board.refresh(now + 1.2)
     assert board.assessments[uid] is not second
+
+
+def test_what_comes_before_all_is_read_is_filed_but_nothing_is_concluded() -> None:
+    """A whole cluster that waited in a queue would take room for it."""
+    rebalancer = Rebalancer(small())
+    board, nobody = Board(Configuration()), cast(Executor, None)
+    watched = Watched(lambda: False, lambda: True, Outages, lambda _now: False)
+    loop = Loop(board, nobody, watched, lambda *_: None)
+    for pod in rebalancer.cluster.pods:
+        board.observe(None, pod)
+    assert loop.once() is None
+    assert board.drain() == 0
+    assert board.assessments == {}
