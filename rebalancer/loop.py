@@ -109,6 +109,7 @@ class Loop:
 
     def once(self) -> Plan | None:
         """One pass. None where nothing may be concluded: a failed read is never an empty read."""
+        self._board.drain()  # also before all is read: a whole cluster that waits in a queue takes room for ever
         if not self._watched.is_current():
             return None
         now, began = self._watched.now(), self._watched.timer()

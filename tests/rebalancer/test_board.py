@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Needs, Node, NodeTaint, Owner, Pod, Sign, Workload
+from placement.outage import Outages
 from placement.plan.actions import How, Why
 from rebalancer.board import Board
+from rebalancer.executor import Executor
+from rebalancer.loop import Loop, Watched
 from tests.rebalancer.rebalancing import Rebalancer, Watcher
 from tests.rebalancer.simulation import Cluster, Facts
 
@@ -265,3 +268,16 @@ def test_an_autoscalers_word_is_about_the_pod_of_that_namespace() -> None:
     board.drain()
     assert board.is_awaited(Pod("shop", "db-0")) == 100.0
     assert board.is_awaited(Pod("elsewhere", "db-0")) == float("-inf")
+
+
+def test_what_comes_before_all_is_read_is_filed_but_nothing_is_concluded() -> None:
+    """A whole cluster that waited in a queue would take room for it."""
+    rebalancer = Rebalancer(small())
+    board, nobody = Board(Configuration()), cast(Executor, None)
+    watched = Watched(lambda: False, lambda: True, Outages, lambda _now: False)
+    loop = Loop(board, nobody, watched, lambda *_: None)
+    for pod in rebalancer.cluster.pods:
+        board.observe(None, pod)
+    assert loop.once() is None
+    assert board.drain() == 0
+    assert board.assessments == {}
