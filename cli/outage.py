@@ -15,8 +15,9 @@ from rich.text import Text
 from cli import access, show
 from cli.pause import pause_for_reading, told
 from kube.configmaps import change_outages, read_outages
+from localcluster.errors import ClusterError
 from placement.model import Class
-from placement.outage import Outage, Outages, cleared, noted, outages_text
+from placement.outage import Outage, Outages, cleared, cleared_in, noted, outages_text
 from placement.window import parse_duration
 
 
@@ -77,8 +78,14 @@ def clear(args: argparse.Namespace) -> int:
     zones = frozenset(args.zone)
 
     def without(known: Outages) -> Outages:
-        gone = [each for each in known.noted if each.of is args.of and (not zones or each.zones == zones)]
-        return cleared(known, gone, time.time())
+        now = time.time()
+        if not zones:
+            return cleared(known, [each for each in known.noted if each.of is args.of], now)
+        noted_zones = {zone for each in known.standing(now) if each.of is args.of for zone in each.zones}
+        if not noted_zones & zones:
+            told = f"no outage of {args.of} is noted for {', '.join(sorted(zones))}; `spotweave outage list` shows all"
+            raise ClusterError(told, exit_code=2)
+        return cleared_in(known, args.of, zones, now)
 
     with access.client_for(args) as client:
         outages = change_outages(client, without)

@@ -132,6 +132,16 @@ def cleared(outages: Outages, gone: Iterable[Outage], now: float) -> Outages:
     return Outages(outages.version + 1, _without(outages, gone, now))
 
 
+def cleared_in(outages: Outages, of: Class, zones: frozenset[str], now: float) -> Outages:
+    """Without these zones in what is noted of a class; a note of a and b goes on for b when a is cleared.
+
+    A note of everywhere stays: it names no zone that could be taken out.
+    """
+    about = [each for each in outages.noted if each.of is of and each.zones & zones]
+    rest = tuple(replace(each, zones=each.zones - zones) for each in about if each.zones - zones)
+    return Outages(outages.version + 1, (*_without(outages, about, now), *rest))
+
+
 def _without(outages: Outages, gone: Iterable[Outage], now: float) -> tuple[Outage, ...]:
     """What is left. One that has run out is remembered for a while, because it may be noted again."""
     keys = {outage.key for outage in gone}

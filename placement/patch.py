@@ -63,8 +63,8 @@ def _written_spec(raw_spec: Raw, injection: Injection) -> dict[str, Any]:
     """The parts that we or the user say anything of, as the decision wants them."""
     written = {
         "affinity": _affinity(raw_spec.get("affinity") or {}, injection),
-        "tolerations": _tolerations(raw_spec.get("tolerations") or [], injection.tolerations),
-        "topologySpreadConstraints": _spread(raw_spec.get("topologySpreadConstraints") or [], injection.spread),
+        "tolerations": _tolerations(_listed(raw_spec, "tolerations"), injection.tolerations),
+        "topologySpreadConstraints": _spread(_listed(raw_spec, "topologySpreadConstraints"), injection.spread),
     }
     return {part: value for part, value in written.items() if value}
 
@@ -101,6 +101,14 @@ def _annotations(decision: Decision) -> dict[str, str]:
     return written
 
 
+def _listed(raw: Raw, part: str) -> list[Any]:
+    """A list that the user wrote, or none. The API server would send nothing else: in doubt, no patch."""
+    value = raw.get(part) or []
+    if not isinstance(value, list):
+        raise TypeError(f"{part} is no list: {value!r:.100}")
+    return list(value)
+
+
 # --- node affinity ---------------------------------------------------------------------------------------------------
 
 
@@ -111,7 +119,7 @@ def _affinity(raw_affinity: Mapping[str, Any], injection: Injection) -> dict[str
         selector["nodeSelectorTerms"] = _with_required(_required_terms(raw_affinity), injection.required)
         node_affinity[_REQUIRED] = selector
     if injection.preferred:
-        written = list(node_affinity.get(_PREFERRED) or [])
+        written = _listed(node_affinity, _PREFERRED)
         ours = [_raw_preference(preference) for preference in injection.preferred]
         node_affinity[_PREFERRED] = written + [each for each in ours if each not in written]
     return {**raw_affinity, "nodeAffinity": node_affinity} if node_affinity else dict(raw_affinity)
@@ -119,7 +127,7 @@ def _affinity(raw_affinity: Mapping[str, Any], injection: Injection) -> dict[str
 
 def _required_terms(raw_affinity: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     required = (raw_affinity.get("nodeAffinity") or {}).get(_REQUIRED) or {}
-    return required.get("nodeSelectorTerms") or []
+    return _listed(required, "nodeSelectorTerms")
 
 
 def _with_required(written: Sequence[Mapping[str, Any]], ours: Sequence[NodeTerm]) -> list[dict[str, Any]]:
@@ -135,7 +143,7 @@ def _products(term: Mapping[str, Any], ours: Sequence[list[dict[str, Any]]]) -> 
 
     (it matches nothing; with an expression of ours it would match).
     """
-    written = list(term.get("matchExpressions") or [])
+    written = _listed(term, "matchExpressions")
     if _matches_nothing(term) or any(all(each in written for each in expressions) for expressions in ours):
         return [dict(term)]
     return [{**term, "matchExpressions": written + expressions} for expressions in ours]

@@ -81,7 +81,10 @@ class HttpsLines:
         self._context: ssl.SSLContext | None = None
 
     def trust(self, trusted: bytes) -> None:
-        """The authorities that peers' certificates are signed by."""
+        """The authorities that peers' certificates are signed by. None of them: nobody is trusted, not the system's."""
+        if not trusted:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            return
         self._context = ssl.create_default_context(cadata=trusted.decode())
 
     async def post(

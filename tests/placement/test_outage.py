@@ -11,6 +11,7 @@ from placement.outage import (
     Outages,
     Shape,
     cleared,
+    cleared_in,
     named_zones,
     noted,
     outages_text,
@@ -117,6 +118,15 @@ def test_an_outage_of_a_given_length_is_as_long() -> None:
     both = noted(first, Outage(Class.SPOT, 0, frozenset("a")), 10.0, 30)
     assert [(each.of, each.until) for each in both.standing(20.0)] == [(Class.ON_DEMAND, 60), (Class.SPOT, 40)]
     assert cleared(both, [Outage(Class.ON_DEMAND, 0)], 20.0).standing(20.0) == both.standing(20.0)[1:]
+
+
+def test_a_zone_is_cleared_and_others_are_not() -> None:
+    """Of a note of a and b, b goes on; one of everywhere does, too."""
+    both = Outage(Class.SPOT, 100, frozenset("ab"))
+    everywhere, other = Outage(Class.SPOT, 100, shape=Shape(500)), Outage(Class.ON_DEMAND, 100, frozenset("a"))
+    left = cleared_in(Outages(1, (both, everywhere, other)), Class.SPOT, frozenset("a"), 50.0)
+    assert left == Outages(2, (everywhere, other, Outage(Class.SPOT, 100, frozenset("b"))))
+    assert cleared_in(left, Class.SPOT, frozenset("b"), 50.0).noted == (everywhere, other)
 
 
 def test_what_is_written_is_what_is_read() -> None:

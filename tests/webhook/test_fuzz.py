@@ -107,12 +107,7 @@ def check_paths(pod: Raw, operations: list[Raw]) -> None:
 
 
 def survives(before: Any, after: Any) -> bool:
-    """Whether all that the user wrote is still there; what is empty may have been filled, what is ours replaced.
-
-    So may what is no list where we write one: the API server reads pods before it sends them, and sends no such thing.
-    """
-    if isinstance(after, list) and not isinstance(before, list):
-        return True
+    """Whether all that the user wrote is still there; what is empty may have been filled, what is ours replaced."""
     if isinstance(before, Mapping) and before:
         kept = (key for key in before if key not in OURS)
         return isinstance(after, Mapping) and all(key in after and survives(before[key], after[key]) for key in kept)
