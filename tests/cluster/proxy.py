@@ -61,6 +61,7 @@ class Proxy:
     url: str = ""
     trouble: Chance = lambda _method, _path: None
     asked: list[Asked] = field(default_factory=list)
+    cuts_watches: bool = False  # each ends with the next thing that it tells
 
     def met(self) -> Counter[Trouble]:
         return Counter(each.trouble for each in self.asked if each.trouble is not None)
@@ -155,6 +156,9 @@ class _Connection(BaseHTTPRequestHandler):
         self.end_headers()
         while piece := answer.read1(PIECE):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            if self.proxy.cuts_watches and "watch=true" in self.path:
+                self.close_connection = True
+                return
         self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.main import main
+from cli.rebalancer import WRITERS
 from cli.run import Installed, Process, running, wait_until_ready
 from kube.client import Client, connect
 from kube.errors import AlreadyExists
@@ -107,6 +109,15 @@ class Scene:
         """How long they took."""
         wait_for("the control to serve", lambda: self.serves_in_full("control", replicas), PATIENCE_SECONDS)
         return Pace(self.watcher.full_since("control", replicas) - began)
+
+    def patched(self) -> float:
+        """Seconds that one write to each pod of the control takes, as many at once as a rebalancer makes."""
+        client, path = self.world.client, self._plain.world.pods_path
+        paths = [f"{path}/{pod['metadata']['name']}" for pod in self._plain.world.pods("control")]
+        began = time.monotonic()
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(lambda each: client.patch(each, {"metadata": {"annotations": {"seen": "yes"}}}), paths))
+        return time.monotonic() - began
 
     @property
     def _plain(self) -> Scene:

@@ -164,22 +164,23 @@ def test_all_spot_lost_and_back(scene: Scene) -> None:
 def test_all_spot_announced_and_back(scene: Scene) -> None:
     """With a notice and a foreign drainer: whose budget allows no loss never serves one replica less.
 
-    Replacements are asked for within a second (beyond what it takes to create as many pods), and the nodes are empty
-    five seconds after the pods' own start.
+    Replacements are asked for within a second, beyond what as many writes and as many creations take by themselves,
+    and the nodes are empty five seconds after the pods' own start.
     """
     lost = sum(each.actual.spot for each in ten_workloads(scene).values())
+    began = scene.begin_control(lost)  # before the notice: what is measured in tenths of a second is not to be crowded
+    pace, created, written = scene.pace(began, lost), scene.watcher.arrived("control", began), scene.patched()
     scene.watcher.forget()
-    began = scene.begin_control(lost)
     reclaimed = scene.cluster.reclaim(Choice(all_spot=True), Way.CLOUD, notice_seconds=120)
     assert reclaimed.left == ()
-    pace, emptied, created = scene.pace(began, lost), scene.watcher.emptied(), scene.watcher.arrived("control", began)
+    emptied = scene.watcher.emptied()
     answers = [seconds for name in POLICIES if name != STATEFUL for seconds in scene.watcher.answers(name)]
     print(
         f"{len(answers)} replacements were there {median(answers):.2f} s (at most {max(answers):.2f} s) after the "
-        f"notice, the nodes empty after {emptied:.1f} s; {lost} other pods took {created:.2f} s to be there and "
-        f"{pace.seconds:.1f} s to start"
+        f"notice, the nodes empty after {emptied:.1f} s; {lost} other pods took {created:.2f} s to be there, "
+        f"{written:.2f} s to be patched and {pace.seconds:.1f} s to start"
     )
-    assert max(answers) <= created + 1.0 * pace.slowness
+    assert max(answers) <= created + written + 1.0 * pace.slowness
     assert emptied <= pace.within(5.0)
     assert {name: scene.watcher.worst(name) for name in NO_LOSS_ALLOWED} == {
         name: REPLICAS[name] for name in NO_LOSS_ALLOWED

@@ -118,9 +118,13 @@ def test_watches_that_expire_are_begun_anew_and_nothing_is_done_twice(scene: Sce
     scene.watcher.forget()
     proxy.asked.clear()
     proxy.trouble = lambda _method, path: Trouble.EXPIRED if "watch=true" in path else None
+    proxy.cuts_watches = True
     scene.annotate("web", spot_ratio="30%")
-    time.sleep(10)  # watches that stand go on; those that end now are refused
-    proxy.trouble = lambda _method, _path: None
+    time.sleep(10)  # watches end as they tell something, and are refused when they are begun anew
+    proxy.trouble, proxy.cuts_watches = (lambda _method, _path: None), False
+    print(f"{proxy.met()[Trouble.EXPIRED]} watches were refused, {len(proxy.asked)} requests in 10 s")
+    assert proxy.met()[Trouble.EXPIRED] > 0
+    assert len(proxy.asked) < 400
     assert scene.settles("web")["web"].actual == Mix(6, 14)
     assert scene.watcher.worst("web") == REPLICAS
     assert len(scene.watcher.deleted) == MOVES
