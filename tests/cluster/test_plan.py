@@ -63,7 +63,7 @@ def at_thirty(scene: Scene) -> Iterator[None]:
 
 
 def test_nothing_to_do(operator: Operator) -> None:
-    assert operator.plan() == (0, {"actions": [], "skipped": [], "paused": None})
+    assert operator.plan() == (0, {"actions": [], "skipped": [], "paused": None, "ahead": []})
     assert operator.asks("plan")[:2] == (0, "Nothing to do.\n")
 
 
