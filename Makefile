@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
+# Tests on a control plane mostly wait for it. Each file stays with one worker, and files start in their order.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test check lint types unit bench soak requirements image clean
 
@@ -23,10 +25,10 @@ demo: $(READY) ## a real control plane, Spotweave on it, a story told with real 
 	@$(BIN)/spotweave demo
 
 test: $(READY) ## all tests; without a control plane it says so loudly and runs the rest
-	@$(PYTEST)
+	@$(PYTEST) $(PARALLEL)
 
 check: lint types ## what CI runs: lint, types, all tests; the control plane is required
-	@SPOTWEAVE_REQUIRE_CLUSTER=1 $(PYTEST)
+	@SPOTWEAVE_REQUIRE_CLUSTER=1 $(PYTEST) $(PARALLEL)
 
 lint: $(READY) ## ruff
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

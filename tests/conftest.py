@@ -29,8 +29,24 @@ TOOLS = {
     "browser": (("chromium",), "chromium", "NOT TESTED IN A REAL BROWSER"),
 }
 
+CLUSTER = "cluster"
+
 # Whoever starts us in the background may have had SIGINT ignored, which programs that we start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With several workers, what is missing is found, built or told here, once; they only leave tests out."""
+    config.stash[MISSING] = {}
+    if not getattr(config.option, "numprocesses", None) or config.option.collectonly or config.option.markexpr:
+        return
+    for marker in TOOLS:
+        _look_for_tools(config, marker)
+    _look_for_programs(config)
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -38,34 +54,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not os.environ.get("SPOTWEAVE_SOAK"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
-    config.stash[MISSING] = {}
     if config.option.collectonly:
         return
-    for marker, (programs, package, headline) in TOOLS.items():
-        lacking = [name for name in programs if shutil.which(name) is None]
-        if lacking and _marked(items, marker):
-            told = f"{' and '.join(lacking)} not found on PATH: install Debian's package {package}"
-            _leave_out(config, items, marker, headline, told)
-    if not _marked(items, "cluster"):
-        return
+    for marker in (*TOOLS, CLUSTER):
+        marked = [item for item in items if item.get_closest_marker(marker)]
+        is_missing = marked and (_look_for_programs(config) if marker == CLUSTER else _look_for_tools(config, marker))
+        if is_missing:
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason=str(is_missing).lower()))
+
+
+def _look_for_tools(config: pytest.Config, marker: str) -> str:
+    """The headline, where they are missing."""
+    programs, package, headline = TOOLS[marker]
+    lacking = [name for name in programs if shutil.which(name) is None]
+    if not lacking:
+        return ""
+    return _missing(config, headline, f"{' and '.join(lacking)} not found on PATH: install Debian's package {package}")
+
+
+def _look_for_programs(config: pytest.Config) -> str:
+    """The same for the control plane, which is built where it can be."""
     try:
         capture = config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else nullcontext():
             get_programs(chosen_kubernetes(), Progress())
     except ClusterError as error:
-        _leave_out(config, items, "cluster", "NOT TESTED ON A REAL CONTROL PLANE", str(error))
+        return _missing(config, "NOT TESTED ON A REAL CONTROL PLANE", str(error))
+    return ""
 
 
-def _marked(items: list[pytest.Item], marker: str) -> list[pytest.Item]:
-    return [item for item in items if item.get_closest_marker(marker)]
-
-
-def _leave_out(config: pytest.Config, items: list[pytest.Item], marker: str, headline: str, told: str) -> None:
-    if os.environ.get("SPOTWEAVE_REQUIRE_CLUSTER"):
+def _missing(config: pytest.Config, headline: str, told: str) -> str:
+    if os.environ.get("SPOTWEAVE_REQUIRE_CLUSTER") and not _is_worker(config):
         raise pytest.UsageError(f"{headline.lower()}, and that is required: {told}")
     config.stash[MISSING][headline] = told
-    for item in _marked(items, marker):
-        item.add_marker(pytest.mark.skip(reason=headline.lower()))
+    return headline
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
