@@ -118,7 +118,7 @@ def look(args: argparse.Namespace) -> show.Finding:
         if is_question
         else []
     )
-    found = statuses(picture.snapshot, picture.configuration)
+    found = statuses(picture.snapshot, picture.configuration, picture.observed)
     ahead = foreseen(
         (each for each in found if each.workload.uid in only), room_in(picture.snapshot, picture.configuration)
     )
@@ -178,7 +178,7 @@ def planned(picture: Picture) -> Planned:
         is_paused=picture.paused is not None,
         waiting=board.waiting,
     )
-    return Planned(board, plan(scene), places(snapshot.nodes, picture.configuration))
+    return Planned(board, plan(scene), places(snapshot.nodes, picture.configuration), picture.observed)
 
 
 def view_of(made: Planned, picture: Picture, known: Prices = NO_PRICES) -> View:
@@ -189,6 +189,7 @@ def view_of(made: Planned, picture: Picture, known: Prices = NO_PRICES) -> View:
         outages=lambda: picture.outages,
         pause=lambda: picture.paused,
         now=lambda: picture.now,
+        observed=lambda: picture.observed,
     )
     viewer = Viewer(made.board, around, known)
     viewer.take(made.plan, picture.now)

@@ -30,7 +30,7 @@ from kube import resources
 from kube.client import Client, connect
 from kube.configmaps import STATE, ConfigMap, ObservedMemory, OutageMemory, PauseMemory, change_observed
 from kube.events import REBALANCER, EventWriter
-from kube.evict import PodWriter
+from kube.evict import CALL_SECONDS, PodWriter
 from kube.faults import Faults
 from kube.informer import Informer, InformerSet
 from kube.lease import Leader
@@ -156,7 +156,9 @@ class Program:
         self._leader = Leader(client, self.name, on_change=lambda _: self._wake.set(), faults=faults)
         self._events = EventWriter(client, self.name, source=REBALANCER)
         self._teller = Teller(self._events.tell)
-        self._observer = Observer(self._board, self._leader.is_leading, lambda change: change_observed(client, change))
+        self._observer = Observer(
+            self._board, self._leader.is_leading, lambda change: change_observed(client, change, CALL_SECONDS)
+        )
         self.metrics = Metrics(self._board, self._leader.is_leading, observed=lambda: self._observed.current)
         self.metrics.cache_age.set_function(lambda: self._informers.age_seconds(time.monotonic()))
         self.metrics.outage_version.set_function(lambda: self._outages.current.version)

@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from http.client import HTTPException
 from typing import Any
 from urllib.error import URLError
 from urllib.parse import urlencode, urlsplit
@@ -109,7 +110,7 @@ class Archive:
         self._tried_at = self._timer()
         try:
             points = merged(*(read(self._get(each)) for each in questions(self._url, time.time())))
-        except (OSError, URLError, ValueError) as error:
+        except (OSError, URLError, HTTPException, ValueError, ArithmeticError) as error:
             if not self._is_silent:
                 log.warning("%s does not tell the share over time, memory does: %s", self._url, error)
             self._is_silent = True

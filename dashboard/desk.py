@@ -148,6 +148,7 @@ class Desk:
             self._size += len(asked) + len(body.plain)
             if self._size > MOST_KEPT:
                 self._kept.bodies.clear()
+                self._size = len(asked) + len(body.plain)
             self._kept.bodies[asked] = body
             return body
 

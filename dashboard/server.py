@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Request] = deque()
-        self._is_busy = self._is_refused = self._is_ending = False
+        self._is_busy = self._is_refused = self._is_ending = self._is_full = False
         self._active_at = self._loop.time()
         self._begin()
 
@@ -201,12 +201,15 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Who does not read what it was told is not heard any more, until it does."""
+        self._is_full = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._is_full = False
         if self._transport is not None:
             self._transport.resume_reading()
+        self._next()
 
     # --- from the parser ---------------------------------------------------------------------------------------------
 
@@ -229,7 +232,7 @@ class Connection(asyncio.Protocol):
     # --- answering ---------------------------------------------------------------------------------------------------
 
     def _next(self) -> None:
-        while self._waiting and not self._is_busy and not self._is_refused:
+        while self._waiting and not self._is_busy and not self._is_refused and not self._is_full:
             request = self._waiting.popleft()
             answer = self._door.gateway.quick(request)
             if answer is not None:

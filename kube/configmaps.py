@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -112,10 +113,15 @@ def read_observed(client: Client) -> Observed:
     return _observed(_data(_read_state(client)).get(observation.KEY, ""))
 
 
-def change_observed(client: Client, change: Callable[[Observed], Observed]) -> Observed:
+def change_observed(
+    client: Client, change: Callable[[Observed], Observed], call_seconds: float = ANSWER_SECONDS
+) -> Observed:
     """Writes what `change` makes of what is noted."""
-    text = _change_state(client, observation.KEY, lambda text: observed_text(change(_observed(text))))
-    return _observed(text)
+
+    def changed(text: str) -> str:
+        return observed_text(change(_observed(text)))
+
+    return _observed(_change_state(client, observation.KEY, changed, call_seconds=call_seconds))
 
 
 def _observed(text: str) -> Observed:
@@ -128,7 +134,12 @@ def _observed(text: str) -> Observed:
 
 
 def _outages(text: str) -> Outages:
-    return parse_outages(text) if text else Outages()
+    """What is garbled is begun anew, with a version that nobody has had: a loss must not wait for a person."""
+    try:
+        return parse_outages(text) if text else Outages()
+    except ValueError as error:
+        log.warning("%s: %s; it is begun anew", names.STATE_MAP, error)
+        return Outages(int(time.time()))
 
 
 def _read_state(client: Client, call_seconds: float = ANSWER_SECONDS) -> dict[str, Any] | None:

@@ -186,9 +186,9 @@ class Board:
             self._dirty.add(new.uid)
 
     def _take_set(self, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
-        if old is not None and (new is None or new.uid != old.uid):
+        if old is not None and (new is None or (new.uid, new.owner) != (old.uid, old.owner)):
             self._sets.pop(old.uid, None)
-            self._of_set(old, discard)
+            self._of_set(old, discard)  # deleted, or its Deployment let go of it
         if new is not None:
             self._sets[new.uid] = new
             self._of_set(new, add)

@@ -142,8 +142,9 @@ def _in_slot(member: Member, slot: int) -> Member:
 
 
 def _under_way(group: Group) -> int:
+    """Also what others evict; not what waits for the drainer, since nobody knows whether there is one."""
     going = sum(pod.terminating for cohort in group.cohorts for pod in cohort.pods)
-    return going + sum(len(cohort.released) for cohort in group.cohorts)
+    return going + sum(asks_to_be_kept(pod) is None for cohort in group.cohorts for pod in cohort.released)
 
 
 # --- moves that are under way ----------------------------------------------------------------------------------------
@@ -168,9 +169,9 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
             yield from _undo(group, cohort, pod, state, None, now)  # its ReplicaSet wants none, and deletes it
         elif not cohort.replicas or (surplus >= 0 and replacement is None):
             yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
-        elif _asks_to_be_kept(pod) is not None:
+        elif asks_to_be_kept(pod) is not None:
             if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
-                yield from _undo(group, cohort, pod, state, replacement, now)
+                yield from _undo(group, cohort, pod, state, replacement, None)
         elif _is_replaced(replacement, site, group):
             assert replacement is not None
             is_in_time = leaves or over_for < OVERDUE_SECONDS
@@ -230,16 +231,21 @@ def _finish(
 
 
 def _undo(
-    group: Group, cohort: Cohort, pod: Pod, state: Released | None, replacement: Member | None, now: float
+    group: Group, cohort: Cohort, pod: Pod, state: Released | None, replacement: Member | None, now: float | None
 ) -> Iterator[Action]:
-    """The newcomer is marked to leave first; then the old pod goes back to its ReplicaSet, which has one too many."""
+    """The newcomer is marked to leave first; then the old pod goes back to its ReplicaSet, which has one too many.
+
+    `now` is noted, so that it is not tried again soon; None: nothing has failed, it is only no longer needed.
+    """
     cost = {names.DELETION_COST: LEAVES_FIRST}
     if replacement is not None and not cohort.template.has_deletion_cost and not _carries(replacement.pod, cost):
         yield Action(How.ANNOTATE, Why.OVER, group.workload, replacement.pod, annotations=cost, text="leaves first")
-    tries = (undone(pod) or Undone(0, 0)).tries
-    first, text = _failure(replacement)
-    wait = doubled(first, tries, LONGEST_UNDONE_SECONDS)
-    written = {names.RELEASED: None, names.UNDONE: Undone(tries + 1, now + wait).text()}
+    written: dict[str, str | None] = {names.RELEASED: None}
+    text = "its node stays"
+    if now is not None:
+        tries = (undone(pod) or Undone(0, 0)).tries
+        first, text = _failure(replacement)
+        written[names.UNDONE] = Undone(tries + 1, now + doubled(first, tries, LONGEST_UNDONE_SECONDS)).text()
     template_hash = state.template_hash if state is not None else cohort.template.labels.get(names.POD_TEMPLATE_HASH)
     labels = {names.POD_TEMPLATE_HASH: template_hash}
     yield Action(How.UNDO, Why.OVER, group.workload, pod, annotations=written, labels=labels, text=text)
@@ -427,7 +433,7 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
         return None
     if to not in classes.allowed(own_terms(pod, classes)):
         return Blocked.OWN_TERMS
-    kept = _asks_to_be_kept(pod)
+    kept = asks_to_be_kept(pod)
     if kept is not None:
         return kept
     tried = undone(pod)
@@ -445,7 +451,7 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
     return None
 
 
-def _asks_to_be_kept(pod: Pod) -> Blocked | None:
+def asks_to_be_kept(pod: Pod) -> Blocked | None:
     """By its annotations, or because what it has stored goes with it.
 
     From a leaving node it is released all the same, so that its replacement is up; but we do not evict it.

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from placement import names
 from placement.decide import preferred_pool
 from placement.model import Budget, Class, Pod, Pool, Quota
-from placement.outage import Outage, Outages, Shape, limited_to
+from placement.outage import LONGEST_SECONDS, Outage, Outages, Shape, limited_to
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
-from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, shape_of
+from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, asks_to_be_kept, shape_of
 from placement.plan.group import (
     Evicted,
     Ground,
@@ -160,6 +160,8 @@ class _Chooser:
         self._in_all += each.under_way
         for cohort in each.group.cohorts:
             for pod in cohort.released:
+                if asks_to_be_kept(pod) is not None:
+                    continue  # its end is the drainer's, whenever that comes
                 self._probes[target(each.group, former_slot(pod), pod, self._scene.ground)] += 1
                 self._per_node[pod.node] += 1
 
@@ -309,7 +311,8 @@ class _Chooser:
     def _needs_probe(self, aim: Target) -> bool:
         """Since the class was last out for it, none that preferred this pool has got there yet."""
         to, pool, shape = aim
-        ends = [each.until for each in self._scene.outages.noted if each.of is to and each.shape.covers(shape)]
+        recent = (each for each in self._scene.outages.noted if self._scene.now < each.until + LONGEST_SECONDS)
+        ends = [each.until for each in recent if each.of is to and each.shape.covers(shape)]
         proofs = self._scene.proofs.items()
         proven = [at for (of, where, proof), at in proofs if (of, where) == (to, pool) and shape.covers(proof)]
         return bool(ends) and max(proven, default=float("-inf")) < max(ends)

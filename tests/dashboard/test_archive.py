@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -128,8 +129,9 @@ def test_no_answer_waits_for_prometheus() -> None:
         (200, b'{"status": "error", "error": "no"}'),
         (200, b'{"status": "success", "data": {"result": [{"values": [["x", "y"]]}]}}'),
         (200, b'{"status": "success", "data": {"result": [{"values": []}, {"values": []}]}}'),
+        (200, b'{"status": "success", "data": {"result": [{"values": [[1e999, "1"]]}]}}'),
     ],
-    ids=["an error", "a page", "a list", "a failed query", "nonsense", "two clusters"],
+    ids=["an error", "a page", "a list", "a failed query", "nonsense", "two clusters", "no moment"],
 )
 def test_what_prometheus_said_is_shown_for_a_while_after_it_fails(says: tuple[int, bytes]) -> None:
     """Five minutes; then memory is nearer the truth. It is not asked more than once a minute."""
@@ -165,3 +167,20 @@ def test_an_address_is_checked_at_the_start(wrong: str, capsys: pytest.CaptureFi
     assert ended.value.code == 2
     assert "such as http://" in capsys.readouterr().err
     assert checked_url("https://a.example/prom/") == "https://a.example/prom"
+
+
+def test_who_speaks_no_http_does_not_end_the_program() -> None:
+    """A port of something else, such as TLS: the chart shows memory."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def speak() -> None:
+            for _ in range(2):
+                connection, _address = listener.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(b"\x15\x03\x01\x00\x02\x02\x46")
+
+        Thread(target=speak, daemon=True).start()
+        archive = Archive(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        archive.fetch()
+        assert archive.points() is None

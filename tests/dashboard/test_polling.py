@@ -197,6 +197,18 @@ def test_who_does_not_read_is_not_heard() -> None:
         assert ask(connection)[0] == 200
 
 
+def test_small_requests_without_end_do_not_pile_up_answers_either() -> None:
+    """Many fit into one packet: answers wait for who takes them, and no more than a few questions wait for those."""
+    many = snapshot(*(deployment(f"w{number:03}", ("od-a", "spot-a")) for number in range(100)))
+    with served(shown(many)) as connection:
+        ask(connection, "/api/v1/workloads")
+        with socket.create_connection((connection.host, connection.port), timeout=10) as deaf:
+            deaf.sendall(b"GET /api/v1/workloads HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2_000)
+            told = b"".join(iter(lambda: deaf.recv(1 << 20), b""))
+    assert told.count(b"HTTP/1.1 200 OK") < 500
+    assert b"HTTP/1.1 429 " in told
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0", "[::]:0"])
 def test_it_listens_where_it_is_told_to(address: str) -> None:
     """On either kind of address, and on both."""

@@ -138,6 +138,14 @@ def test_garbled_interruptions_are_begun_anew() -> None:
     assert change_observed(client, interrupted).of("a/m5").node_losses == 1
 
 
+def test_garbled_outages_are_begun_anew() -> None:
+    """Under a version that no webhook has read yet: whoever notes a loss must not wait for a person."""
+    _, client = api(**{"outages.json": "{"})
+    written = change_outages(client, lambda known: noted(known, SPOT, 100.0))
+    assert [each.of for each in written.noted] == [Class.SPOT]
+    assert written.version > 1_000_000
+
+
 def test_who_follows_the_state_keeps_what_it_knew_when_it_is_garbled() -> None:
     """And forgets it when it is gone."""
     states, heard = Store[ConfigMap](), list[Observed]()

@@ -183,3 +183,11 @@ def test_the_table_in_the_documentation(pools: int, expected: int) -> None:
     plain = Need(Kind.DEPLOYMENT, Rollout(), None)
     assert auto_ratio(10, plain, 1, (1.0,) * pools, FOUR_NINES) * 100 == expected
     assert auto_ratio(10, plain, 1, (1.0,) * pools, THREE_NINES) * 100 == 95
+
+
+@pytest.mark.parametrize("declared", [Amount(share=Fraction(3, 4)), Amount(5)], ids=["a share", "a count"])
+def test_a_mistyped_size_stops_nobody(declared: Amount) -> None:
+    """All the sizes that count as one would be a thousand million; some of them are tried."""
+    need = Need(Kind.DEPLOYMENT, Rollout(), declared)
+    assert len(sizes(2**31 - 1, need)) >= 2**28
+    assert 0 <= auto_ratio(2**31 - 1, need, 1, (1.0,) * 4, FOUR_NINES) <= 1

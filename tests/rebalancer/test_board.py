@@ -281,3 +281,21 @@ def test_what_comes_before_all_is_read_is_filed_but_nothing_is_concluded() -> No
     assert loop.once() is None
     assert board.drain() == 0
     assert board.assessments == {}
+
+
+def test_a_replica_set_that_its_deployment_let_go_of_is_no_revision_of_it() -> None:
+    """Somebody changed its labels; when it is deleted, nothing is missed."""
+    cluster = small()
+    board = Rebalancer(cluster).board
+    cluster.run(30)
+    web = cluster.workloads[0]
+    (own,) = cluster.sets_of(web)
+    debug = replace(own, uid="debug", name="debug", replicas=2)
+    free = replace(debug, owner=None)
+    for old, new in ((None, debug), (debug, free), (free, None)):
+        board.observe(old, new)
+        board.drain()
+        board.refresh(cluster.now, all_of_them=True)
+        counted = {cohort.uid for cohort in board.assessments[web.uid].group.cohorts}
+        assert counted == ({own.uid, "debug"} if new is debug else {own.uid})
+    assert not board.failing

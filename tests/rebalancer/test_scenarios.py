@@ -11,6 +11,7 @@ import pytest
 from placement import names
 from placement.model import Class, Namespace, Needs, NodeTaint, Quota, Toleration, Workload
 from placement.observation import Rates
+from placement.outage import Outage, noted
 from placement.plan.actions import Blocked, How, Why
 from placement.slots import Mix
 from tests.rebalancer.others import Autoscaler, Drainer
@@ -643,3 +644,21 @@ def test_a_crowd_in_one_pool_is_spread_when_another_pool_comes(declared: bool) -
     assert 1 <= rebalancer.count("release") <= 7
     assert watcher.low["web"] >= 10
     assert rebalancer.violations == []
+
+
+def test_a_pod_that_asks_to_be_kept_on_a_cordoned_node_holds_up_nobody() -> None:
+    """Nobody drains the node: the pod stays released for ever, and others move past it, also after an outage."""
+    cluster = shop()
+    stores = Making(needs=replace(Making().needs, has_local_storage=True))
+    logs = cluster.deploy("logs", 4, making=stores)
+    web = cluster.deploy("web", 10)
+    cluster.annotate(web, spot_ratio="0%")
+    rebalancer = Rebalancer(cluster)
+    cluster.run(120)
+    cluster.cordon(next(pod.node for pod in cluster.pods_of(logs) if cluster.class_of(pod) is Class.SPOT))
+    cluster.run_until(lambda: any(pod.is_released for pod in cluster.pods))
+    cluster.outages = noted(cluster.outages, Outage(Class.SPOT, 0.0), cluster.now, 60.0)
+    cluster.run(120)
+    cluster.annotate(web, spot_ratio="90%")
+    cluster.run_until(lambda: rebalancer.is_exact(web), 1800)
+    assert any(pod.is_released for pod in cluster.pods)
