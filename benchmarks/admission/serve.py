@@ -9,6 +9,7 @@ from pathlib import Path
 
 import uvloop
 
+from cli.memory import spare_caches
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload
@@ -65,6 +66,7 @@ async def main(certificate: str, key: str, address: str) -> None:
     )
     running_pods(known)
     door = Door(admission, metrics)
+    spare_caches(lambda _seconds: True)  # as the program itself does
     identity.load(Path(certificate).read_bytes(), Path(key).read_bytes())
     gateway = Gateway(create_app(door, metrics, lambda: None), door)
     await serve(gateway, identity, [bind(address)], bind("127.0.0.1:0"), background=forever)
