@@ -200,7 +200,7 @@ class Viewer:
             dict(board.namespaces) if kept is None else kept.namespaces,
             board.ground,
             dict(board.lost),
-            board.amounts(),
+            board.amounts() if kept is None else kept.used,
             self.around.outages().standing(now),
         )
         return self._taken

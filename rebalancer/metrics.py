@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ class Left:
     failing: int = 0  # workloads that could not be assessed
 
 
+COPY_SECONDS = 1.0
 NOTHING_LEFT = Left((), Ground({}), {})
 
 
@@ -51,7 +53,10 @@ class Metrics:
         board: Board,
         is_leading: Callable[[], bool],
         observed: Callable[[], Observed] = lambda: NOTHING_OBSERVED,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._timer = timer
+        self._copied_at = float("-inf")
         self.registry = CollectorRegistry()
         self._board = board
         self._left = NOTHING_LEFT
@@ -67,10 +72,17 @@ class Metrics:
         Gauge(*METRICS[names.METRIC_LEADING].declared, registry=own).set_function(is_leading)
         self.registry.register(_Workloads(lambda: self._left, is_leading, observed))
 
+    def _copy(self) -> None:
+        """Once a second, however many passes there are: the work for an event must not grow with the cluster."""
+        board, now = self._board, self._timer()
+        if board.ground is self._left.ground and now - self._copied_at < COPY_SECONDS:
+            return
+        self._copied_at = now
+        self._left = Left(tuple(board.assessments.values()), board.ground, board.amounts(), len(board.failing))
+
     def tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         """On the loop's thread, after a pass."""
-        board = self._board
-        self._left = Left(tuple(board.assessments.values()), board.ground, board.amounts(), len(board.failing))
+        self._copy()
         self._plan_seconds.observe(plan_seconds)
         self._pass_seconds.observe(pass_seconds)
         blocked: Tally[str] = Tally()

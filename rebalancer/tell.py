@@ -108,6 +108,7 @@ class Teller:
         self._tell = tell
         self._standing: frozenset[tuple[str, str]] = frozenset()
         self._memory: dict[str, _Memory] = {}  # by the workload's UID
+        self._found: Mapping[str, Assessment] | None = None  # the picture that was last looked at
         self._ground: Ground | None = None
         self._where: Mapping[str, Place] = {}
 
@@ -123,7 +124,13 @@ class Teller:
         self._standing = frozenset(standing)
 
     def watch(self, found: Mapping[str, Assessment], ground: Ground, now: float) -> None:
-        """Fallback and its end, replicas that went with nodes, and pools that must not go. Looks only at changes."""
+        """Fallback and its end, replicas that went with nodes, and pools that must not go. Looks only at changes.
+
+        Passes that are shown the same picture have nothing new to tell: there may be many in a second.
+        """
+        if found is self._found:
+            return
+        self._found = found
         for uid in [uid for uid in self._memory if uid not in found]:
             del self._memory[uid]
         for uid, each in found.items():

@@ -137,7 +137,7 @@ class Told(Rebalancer):
     def _tell(self, plan: Plan, done: Sequence[Done], *_seconds: float) -> None:
         super()._tell(plan, done)
         self.owner.teller.told(plan, done)
-        self.owner.teller.watch(self.board.assessments, self.board.ground, self.cluster.now)
+        self.owner.teller.watch(dict(self.board.assessments), self.board.ground, self.cluster.now)
 
 
 def shop(spot_zones: str = "abc") -> Cluster:
