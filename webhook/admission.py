@@ -218,7 +218,9 @@ class Admission:
             return Reason.OPTED_OUT
         limits = self._configuration.limits_of(namespace.labels)
         policy, mistakes = resolve(workload.annotations, namespace.annotations, self._configuration.defaults, limits)
-        policy = settled(policy, workload, self._budgets.of(workload), self._settled_by)
+        # One that wants no pods creates none: it was scaled up a moment ago, and its ReplicaSet tells how far.
+        sized = workload if workload.replicas else replace(workload, replicas=creator.replicas)
+        policy = settled(policy, sized, self._budgets.of(workload), self._settled_by)
         revision = Revision(creator.uid, workload, policy, creator.replicas, creator.selector, creator.template)
         return revision, mistakes
 

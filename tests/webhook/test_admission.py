@@ -475,3 +475,12 @@ def test_auto_follows_new_rates_and_budgets(world: World) -> None:
     world.stores.budgets.remove(BUDGET.key)
     seen.append(told())
     assert seen == ["70%", "45%", "25%", "25%", "45%"]
+
+
+def test_auto_goes_by_the_replica_set_where_a_scale_from_nothing_was_not_seen_yet(world: World) -> None:
+    """The Deployment still seems to want none; at that size anything would do."""
+    world.put(replace(AUTO, replicas=0))
+    world.rates = Rates(1, {"a/m": 1.0, "b/m": 1.0})
+    decision = world.place(raw_pod()).decision
+    assert decision is not None
+    assert "spot-ratio auto (45%:" in decision.explanation
