@@ -34,7 +34,8 @@ from placement.pause import Pause, standing
 from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
 from placement.plan.choose import Scene, plan
-from placement.plan.foresee import foreseen, room_in
+from placement.plan.foresee import foreseen
+from placement.plan.room import Room
 from placement.policy import mistakes_in
 from placement.report import mix_json
 from placement.savings import Prices
@@ -119,9 +120,8 @@ def look(args: argparse.Namespace) -> show.Finding:
         else []
     )
     found = statuses(picture.snapshot, picture.configuration, picture.observed)
-    ahead = foreseen(
-        (each for each in found if each.workload.uid in only), room_in(picture.snapshot, picture.configuration)
-    )
+    room = Room(made.board.ground, made.board.used, lambda: made.board.waiting)
+    ahead = foreseen((each for each in found if each.workload.uid in only), room)
     return show.Finding(
         {
             **part.raw(),
