@@ -200,7 +200,7 @@ class Admission:
         """Worked out anew when one of the three has changed, or what `auto` goes by."""
         uid = made_of[1].uid
         rates = self._rates()
-        if self._is_outdated or rates != self._settled_by:
+        if self._is_outdated or (rates is not self._settled_by and rates != self._settled_by):  # mostly the very same
             self._is_outdated = False  # first, so that a change while we read is not lost
             self._budgets = BudgetIndex(self._stores.budgets.values())
             self._revisions.clear()
