@@ -145,6 +145,7 @@ class Passes:
             nobody,  # type: ignore[arg-type]
             nobody,  # type: ignore[arg-type]
             ThreadPoolExecutor(1),
+            ThreadPoolExecutor(1),
             Sight(lambda: False, lambda: False, lambda _: None, lambda _: None, lambda _: None),
         )
         watched = Watched(lambda: True, lambda: False, lambda: Outages(), lambda _now: False)

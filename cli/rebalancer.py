@@ -167,6 +167,7 @@ class Program:
             PodWriter(client, faults, is_leading=self._leader.is_leading),
             Notes(client, faults=faults),
             ThreadPoolExecutor(WRITERS, "write"),
+            ThreadPoolExecutor(WRITERS, "end"),
             self._sight(configuration),
         )
         around = Around(

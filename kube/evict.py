@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 
 # A leader stops 5 s before anybody else may lead (`election.Terms`): a write that began while we led is over by then.
 CALL_SECONDS = 4.0
+# The API server tries an eviction 20 times, half a second apart, where others write to the same budget. Who hangs up
+# before that may leave the budget used up, for two minutes, by a pod that stays.
+END_SECONDS = 12.0
 TWO_BUDGETS = "more than one PodDisruptionBudget"  # the API has no reason or cause for this, only the sentence
 FINISHED = ("Failed", "Succeeded")
 GONE_SECONDS = 1.0  # for so long nobody asks again whether a Node is gone; one that comes back takes longer to be ready
@@ -76,7 +79,11 @@ class PodWriter:
 
     def evict(self, key: Key, uid: str) -> Outcome:
         """Asks for its end, as its disruption budget allows."""
-        return self._evict(key, uid, {"uid": uid})
+        return self._evict(key, uid, {"uid": uid}, self._call_seconds)
+
+    def evict_replaced(self, key: Key, uid: str) -> Outcome:
+        """The same for a pod whose replacement serves. It may take longer: whoever leads by then does no other."""
+        return self._evict(key, uid, {"uid": uid}, END_SECONDS)
 
     def evict_waiting(self, key: Key, uid: str) -> Outcome:
         """The same for a pod that waits for a node. BUSY where it has got one by now: then it is another matter.
@@ -91,9 +98,11 @@ class PodWriter:
             return Outcome.GONE
         if raw["spec"].get("nodeName"):
             return Outcome.BUSY
-        return self._evict(key, uid, {"uid": uid, "resourceVersion": raw["metadata"]["resourceVersion"]})
+        return self._evict(
+            key, uid, {"uid": uid, "resourceVersion": raw["metadata"]["resourceVersion"]}, self._call_seconds
+        )
 
-    def _evict(self, key: Key, uid: str, preconditions: Mapping[str, str]) -> Outcome:
+    def _evict(self, key: Key, uid: str, preconditions: Mapping[str, str], seconds: float) -> Outcome:
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -101,9 +110,7 @@ class PodWriter:
             "deleteOptions": {"preconditions": preconditions},
         }
         path = f"{_path(key)}/eviction"
-        return self._write(
-            Call.EVICT, key, uid, lambda: self._client.post(path, eviction, timeout_seconds=self._call_seconds)
-        )
+        return self._write(Call.EVICT, key, uid, lambda: self._client.post(path, eviction, timeout_seconds=seconds))
 
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
         """Deletes it, whatever its budget says; without `grace_seconds` it gets what it asked for itself."""

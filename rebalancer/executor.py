@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor as Pool
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
@@ -17,6 +17,10 @@ from placement.plan.actions import Action, How, Plan
 
 log = logging.getLogger(__name__)
 
+# Evictions under one budget go at ten a second, however many are asked for at once: the API server sleeps for half a
+# second where two writes to the budget meet. Nobody else is to wait for that.
+PATIENCE_SECONDS = 0.2
+
 
 class Writer(Protocol):
     """What is asked of `kube.evict.PodWriter`."""
@@ -25,6 +29,7 @@ class Writer(Protocol):
         self, key: Key, uid: str, annotations: dict[str, str | None], labels: dict[str, str | None] = ...
     ) -> Outcome: ...
     def evict(self, key: Key, uid: str) -> Outcome: ...
+    def evict_replaced(self, key: Key, uid: str) -> Outcome: ...
     def evict_waiting(self, key: Key, uid: str) -> Outcome: ...
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome: ...
     def fail_lost(self, key: Key, uid: str, why: str) -> Outcome: ...
@@ -82,27 +87,68 @@ class Sight:
 
 
 class Executor:
-    """Does what a plan says. Actions of one kind go out together, kinds one after the other."""
+    """Does what a plan says. Actions of one kind go out together, kinds one after the other.
 
-    def __init__(self, writer: Writer, notebook: Notebook, pool: Pool, sight: Sight) -> None:
+    `ends` carries out the ends of moves, which may outlast the pass that began them.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        notebook: Notebook,
+        pool: Pool,
+        ends: Pool,
+        sight: Sight,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
         self._writer = writer
         self._notebook = notebook
         self._pool = pool
+        self._ends = ends
         self._sight = sight
+        self._patience_seconds = patience_seconds
+        self._under_way: dict[str, tuple[Action, Future[Done]]] = {}
+
+    @property
+    def under_way(self) -> Collection[str]:
+        """UIDs of pods to which a write has begun whose outcome `perform` has not told yet."""
+        return self._under_way
 
     def perform(self, plan: Plan) -> list[Done]:
-        """Raises ApiError where an outage could not be noted: what follows rests on it."""
+        """Also tells what came of what was under way. Whoever plans leaves alone what still is.
+
+        Raises ApiError where an outage could not be noted: what follows rests on it.
+        """
         if (plan.outages or plan.ended) and (not self._sight.is_leading() or self._sight.is_paused()):
-            return []
+            return self._over()
         if plan.outages:
             self._notebook.note(plan.outages)
         if plan.ended:
             self._notebook.end(plan.ended)
-        return [done for _, actions in groupby(plan.actions, _phase) for done in self._together(actions)]
+        done: list[Done] = []
+        for (how, _), actions in groupby(plan.actions, _phase):
+            if how is How.FINISH:
+                self._end(actions)
+            else:
+                done += self._together(actions)
+        return [*done, *self._over()]
 
     def _together(self, actions: Iterable[Action]) -> list[Done]:
         begun = [(action, self._pool.submit(self._one, action)) for action in actions]
         return [_done(action, future) for action, future in begun]
+
+    def _end(self, actions: Iterable[Action]) -> None:
+        """Begins the ends of moves, and waits for a moment."""
+        begun = {action.pod.uid: (action, self._ends.submit(self._one, action)) for action in actions}
+        self._under_way |= begun
+        wait([future for _, future in begun.values()], self._patience_seconds)
+
+    def _over(self) -> list[Done]:
+        """What has come to its end."""
+        over = [(action, future) for action, future in self._under_way.values() if future.done()]
+        for action, _ in over:
+            del self._under_way[action.pod.uid]
+        return [_done(action, future) for action, future in over]
 
     def _one(self, action: Action) -> Done:
         """The last look, then the write."""
@@ -120,7 +166,9 @@ class Executor:
                 return self._writer.annotate(key, uid, dict(action.annotations), dict(action.labels))
             case How.FINISH if action.workload is None:  # deleted with its workload, had it not been released
                 return self._writer.delete(key, uid)
-            case How.FINISH | How.EVICT:
+            case How.FINISH:
+                return self._writer.evict_replaced(key, uid)
+            case How.EVICT:
                 return self._writer.evict(key, uid)
             case How.REPLACE:
                 return self._writer.evict_waiting(key, uid)

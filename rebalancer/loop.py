@@ -122,7 +122,7 @@ class Loop:
             made = replace(made, actions=(*made.actions, *self._board.left_over()))
         made = replace(made, actions=tuple(map(self._reasoned, self._possible(made.actions))))
         planned = self._watched.timer()
-        done = self._executor.perform(made) if self._watched.is_leading() else []
+        done = self._executor.perform(made if self._watched.is_leading() else Plan())
         self._remember(done, now)
         if made.left and done:
             self._wake.set()
@@ -176,10 +176,14 @@ class Loop:
         return {tried: failed.outcome for tried, failed in self._failed.items() if timer < failed.due}
 
     def _possible(self, actions: Sequence[Action]) -> Iterator[Action]:
-        """Without those that were done and not seen yet, or (what workloads left over) failed a moment ago."""
-        held = self._held()
+        """Without those that were done and not seen yet, or (what workloads left over) failed a moment ago.
+
+        Pods whose end is under way are left alone as well. It counts as a move until it is over, as before.
+        """
+        held, under_way = self._held(), self._executor.under_way
         for action in actions:
-            if (action.pod.uid, action.how) not in held and not self._is_expected(action.pod):
+            is_free = action.pod.uid not in under_way and not self._is_expected(action.pod)
+            if is_free and (action.pod.uid, action.how) not in held:
                 yield action
 
     def _reasoned(self, action: Action) -> Action:

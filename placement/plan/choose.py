@@ -34,7 +34,7 @@ from placement.selector import matches
 
 SHORTEST_OUTAGE_SECONDS = 30.0  # one of ours is not ended sooner, whatever room there seems to be
 AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
-REPLACE_SECONDS = 3.0  # a pod that is younger is not replaced again
+REPLACE_SECONDS = 3.0  # a pod that is younger, and than the outage, is not replaced again
 BREAKER_WORKLOADS = 5
 HOPELESS_SECONDS = 600.0  # the scheduler itself tries each pod again every five minutes
 _HELD = {Outcome.BLOCKED: Blocked.BUDGET, Outcome.IMPOSSIBLE: Blocked.REFUSED}
@@ -192,7 +192,7 @@ class _Chooser:
             return ()
         terms, zones = own_terms(pod, scene.ground.configuration.classes), self._zones[stuck.of]
         if scene.outages.stands(stuck.of, zones, terms, shape_of(pod), scene.now):
-            if stuck.undo or scene.now - pod.created < REPLACE_SECONDS:
+            if stuck.undo or not self._is_old_enough(stuck):
                 return stuck.undo
             if self._is_admitted_in_vain(stuck):
                 outages.append(Outage(stuck.of, 0.0, limited_to(zones, terms), by=BY))
@@ -213,13 +213,24 @@ class _Chooser:
             return stuck.undo
         return ()
 
+    def _is_old_enough(self, stuck: Stuck) -> bool:
+        """It was created before the outage was noted, or a while ago: what was just created anew is not replaced again.
+
+        That happens where a webhook has not read of the outage.
+        """
+        created = stuck.pod.created
+        return self._scene.now - created >= REPLACE_SECONDS or any(created < since for since in self._since(stuck.of))
+
     def _is_admitted_in_vain(self, stuck: Stuck) -> bool:
         """It was created while the outage stood, and not softened: webhooks after ours made it ask for more.
 
         What is noted for its shape does not cover what it asked for when it was admitted.
         """
-        standing = [each for each in self._scene.outages.standing(self._scene.now) if each.of is stuck.of]
-        return all(each.since + REPLACE_SECONDS < stuck.pod.created for each in standing)
+        return all(since + REPLACE_SECONDS < stuck.pod.created for since in self._since(stuck.of))
+
+    def _since(self, of: Class) -> list[float]:
+        """When the outages of a class that stand were noted."""
+        return [each.since for each in self._scene.outages.standing(self._scene.now) if each.of is of]
 
     def _ended(self, new: Sequence[Outage]) -> Iterator[Outage]:
         """Outages that we noted ourselves, of a class that has room again, with nobody waiting for it."""

@@ -17,13 +17,14 @@ from cli.rebalancer import WRITERS
 from cli.run import Installed, Process, running, wait_until_ready
 from kube.client import Client, connect
 from kube.errors import AlreadyExists
+from kube.evict import PodWriter
 from kube.faults import VARIABLE
 from kube.lease import PATH as LEASE
 from kube.lease import lease_object, released_spec
 from kube.membership import PATH as LEASES
 from localcluster import LocalCluster, Options, Profile, demo_profile
 from placement import names
-from placement.model import Class
+from placement.model import Class, Key
 from placement.status import WorkloadStatus
 from tests.cluster.conftest import label
 from tests.cluster.watcher import Watcher, watching
@@ -118,6 +119,35 @@ class Scene:
         with ThreadPoolExecutor(WRITERS) as pool:
             list(pool.map(lambda each: client.patch(each, {"metadata": {"annotations": {"seen": "yes"}}}), paths))
         return time.monotonic() - began
+
+    def evicted(self, count: int) -> float:
+        """Seconds that as many evictions of the control's pods take under one budget that allows them all.
+
+        About a tenth of a second for each, however many are asked for at once; the control serves in full before and
+        after.
+        """
+        plain, client = self._plain, self.world.client
+        path = f"/apis/policy/v1/namespaces/{PLAIN}/poddisruptionbudgets"
+        spec = {"minAvailable": 0, "selector": {"matchLabels": {"app": "control"}}}
+        meta = {"name": "control"}
+        client.post(path, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec})
+        replicas = self.watcher.serving("control")
+        wait_for(
+            "the budget to count",
+            lambda: client.get_json(f"{path}/control").get("status", {}).get("disruptionsAllowed") == replicas,
+        )
+        pods = [
+            (Key(PLAIN, raw["metadata"]["name"]), raw["metadata"]["uid"]) for raw in plain.world.pods("control")[:count]
+        ]
+        began = time.monotonic()
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(lambda each: PodWriter(client).evict(*each), pods))
+        seconds = time.monotonic() - began
+        wait_for(
+            "the control to serve",
+            lambda: len(plain.world.pods("control")) == self.watcher.serving("control") == replicas,
+        )
+        return seconds
 
     @property
     def _plain(self) -> Scene:

@@ -212,6 +212,13 @@ def test_a_pod_that_waits_for_a_class_that_is_out_is_created_anew() -> None:
     assert [action.how for action in planned(stuck(NOW - 20), outages=out).actions] == [How.REPLACE]
 
 
+def test_a_pod_that_is_younger_than_the_outage_is_given_a_moment() -> None:
+    """One that is older goes at once: whoever creates it anew has read of the outage."""
+    out = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 1)
+    assert [action.how for action in planned(stuck(NOW - 1.5), outages=out).actions] == [How.REPLACE]
+    assert planned(stuck(NOW - 0.5), outages=out).actions == ()
+
+
 def test_a_pod_that_was_admitted_in_vain_widens_the_outage() -> None:
     """It came after the outage was noted, and asked for less then: creating it anew would not help."""
     out = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 60)

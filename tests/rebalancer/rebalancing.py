@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
 from threading import Event
 from typing import Any
 
@@ -25,6 +27,8 @@ from rebalancer.executor import Done, Executor, Sight
 from rebalancer.loop import Loop, Watched
 from tests.rebalancer.simulation import Cluster, Feed, is_serving
 
+SLOW_ENDS = 0.3  # of the ends of moves so many outlast their pass
+
 
 class Here(Pool):
     """A pool that does the work at once."""
@@ -36,6 +40,26 @@ class Here(Pool):
         except Exception as error:  # noqa: BLE001 - as any pool does
             future.set_exception(error)
         return future
+
+
+class Slow(Here):
+    """A pool that does some of its work at once, and some of the rest each time that it is told to go on."""
+
+    def __init__(self, random: Random, share: float) -> None:
+        self._random = random
+        self._share = share
+        self._left: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if self._random.random() >= self._share:
+            return super().submit(fn, *args, **kwargs)
+        self._left.append((Future[Any](), partial(fn, *args, **kwargs)))
+        return self._left[-1][0]
+
+    def go_on(self) -> None:
+        for each in [each for each in self._left if self._random.random() < 0.5]:
+            self._left.remove(each)
+            each[0].set_result(each[1]())
 
 
 class Killed(BaseException):
@@ -87,6 +111,7 @@ class Rebalancer:
         self._evicted: set[str] = set()
         self._released_at: dict[str, float] = {}
         self._moved_from: dict[str, tuple[Class, float, Policy]] = {}
+        self._luck = Random(1)
         self.start()
         cluster.actors.append(self.act)
 
@@ -105,7 +130,8 @@ class Rebalancer:
             namespace=stores["namespaces"].get,
             leaving_taints=cluster.configuration.leaving_taints,
         )
-        executor = Executor(self, self, Here(), sight)
+        self._ends = Slow(self._luck, SLOW_ENDS)
+        executor = Executor(self, self, Here(), self._ends, sight, patience_seconds=0.0)
         watched = Watched(
             is_current=lambda: True,
             is_leading=lambda: self.is_alive,
@@ -128,6 +154,7 @@ class Rebalancer:
             return
         self.board.observe(None, self.cluster.rates)
         try:
+            self._ends.go_on()
             self.plan = self.loop.once()
         except Killed:
             self.kill()
@@ -185,6 +212,8 @@ class Rebalancer:
         if not answer:
             self._evicted.add(uid)
         return with_fault({"": Outcome.DONE, "429": Outcome.BLOCKED, "500": Outcome.IMPOSSIBLE}[answer])
+
+    evict_replaced = evict
 
     def evict_waiting(self, key: Key, uid: str) -> Outcome:
         pod = self.cluster.pod(key, uid)

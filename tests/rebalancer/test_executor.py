@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor as Pool
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan, Why
 from rebalancer.executor import Executor, Sight
 from tests.placement.plans import CONFIGURATION, SPOT, node, pod
-from tests.rebalancer.rebalancing import Here
+from tests.rebalancer.rebalancing import Here, Slow
 
 OLD = pod("old", 1, "n")
 NEW = pod("new", 1, "m")
@@ -25,7 +27,13 @@ OPTED_IN = Namespace("shop", {names.PLACEMENT: names.ENABLED})
 class Cluster:
     """What the stores hold now, and what was written. A pod named "broken" makes the writer fail."""
 
-    def __init__(self, *objects: Pod | Node | Namespace, is_leading: bool = True, is_paused: bool = False) -> None:
+    def __init__(
+        self,
+        *objects: Pod | Node | Namespace,
+        is_leading: bool = True,
+        is_paused: bool = False,
+        ends: Pool | None = None,
+    ) -> None:
         self.objects = {(type(each), each.key): each for each in objects}
         self.written: list[str] = []
         sight = Sight(
@@ -36,7 +44,7 @@ class Cluster:
             namespace=lambda key: self._get(Namespace, key),
             leaving_taints=CONFIGURATION.leaving_taints,
         )
-        self.executor = Executor(self, self, Here(), sight)
+        self.executor = Executor(self, self, Here(), ends or Here(), sight, patience_seconds=0.0)
 
     def _get(self, kind: type, key: Key) -> Any:
         return self.objects.get((kind, key))
@@ -55,6 +63,9 @@ class Cluster:
 
     def evict(self, key: Key, uid: str) -> Outcome:
         return self._write("evict", key)
+
+    def evict_replaced(self, key: Key, uid: str) -> Outcome:
+        return self._write("evict-replaced", key)
 
     def evict_waiting(self, key: Key, uid: str) -> Outcome:
         return self._write("evict-waiting", key)
@@ -148,3 +159,18 @@ def test_a_failure_that_nobody_thought_of_loses_no_other_outcome(caplog: pytest.
     assert cluster.perform(*adopt) == [Outcome.DONE, Outcome.BUSY, Outcome.DONE]
     assert cluster.written == ["annotate old", "annotate new"]
     assert "KeyError" in caplog.text
+
+
+def test_nobody_waits_for_the_end_of_a_move() -> None:
+    """Ten a second end under one budget. What came of them is told by a later pass; until then they are under way."""
+    slow = Slow(Random(1), share=1.0)
+    cluster = Cluster(*THERE, ends=slow)
+    assert cluster.perform(FINISH, Action(How.ANNOTATE, Why.OVER, None, NEW)) == [Outcome.DONE]
+    assert cluster.written == ["annotate new"]
+    assert set(cluster.executor.under_way) == {OLD.uid}
+    assert cluster.perform() == []
+    while "delete old" not in cluster.written:
+        slow.go_on()
+    assert cluster.perform() == [Outcome.DONE]
+    assert cluster.written == ["annotate new", "delete old"]
+    assert not cluster.executor.under_way
