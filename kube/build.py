@@ -408,5 +408,11 @@ def _deployment_rollout(spec: WorkloadSpec) -> Rollout:
 
 def _stateful_set_rollout(spec: WorkloadSpec) -> Rollout:
     """A StatefulSet never has more pods than replicas, and replaces one at a time unless it says otherwise."""
-    update = (spec.update_strategy or Strategy()).rolling_update or RollingUpdate()
-    return Rollout(max_unavailable=1 if update.max_unavailable is None else update.max_unavailable, max_surge=0)
+    strategy = spec.update_strategy or Strategy()
+    update = strategy.rolling_update or RollingUpdate()
+    return Rollout(
+        max_unavailable=1 if update.max_unavailable is None else update.max_unavailable,
+        max_surge=0,
+        partition=update.partition or 0,
+        on_delete=strategy.type == "OnDelete",
+    )

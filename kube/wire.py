@@ -233,6 +233,7 @@ class TemplateObject(Wire):
 class RollingUpdate(Wire):
     max_unavailable: int | str | None = None
     max_surge: int | str | None = None
+    partition: int | None = None
 
 
 class Strategy(Wire):

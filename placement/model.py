@@ -279,6 +279,8 @@ class Rollout:
     max_unavailable: int | str = "25%"
     max_surge: int | str = "25%"
     paused: bool = False
+    partition: int = 0  # of a StatefulSet: pods below keep their revision, also when they are created anew
+    on_delete: bool = False  # of a StatefulSet: a pod changes its revision when somebody deletes it, and not before
 
 
 @dataclass(frozen=True, slots=True)

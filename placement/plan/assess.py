@@ -436,6 +436,8 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
     kept = asks_to_be_kept(pod)
     if kept is not None:
         return kept
+    if found.group.workload.rollout.on_delete and found.group.is_outdated(pod):
+        return Blocked.ROLLOUT  # it would come back with what its owner has not let it have yet
     tried = undone(pod)
     if tried is not None and now < tried.until:
         return Blocked.UNDONE

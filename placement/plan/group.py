@@ -106,15 +106,23 @@ class Group:
 
     @property
     def is_rolling(self) -> bool:
-        """More than one revision has pods.
+        """More than one revision has pods, and the older ones are on their way out.
 
         A StatefulSet's controller takes the next pod as soon as all serve, as we do: together that would be two less.
         """
         if self.is_stateful:
-            revision = self.workload.revision
-            shown = (pod.labels.get(names.CONTROLLER_REVISION_HASH) for cohort in self.cohorts for pod in cohort.pods)
-            return bool(revision) and any(each not in (None, revision) for each in shown)
+            rollout, first = self.workload.rollout, self.workload.first_ordinal
+            return not rollout.on_delete and any(
+                self.is_outdated(pod) and ordinal(pod) - first >= rollout.partition
+                for cohort in self.cohorts
+                for pod in cohort.pods
+            )
         return sum(bool(cohort.replicas or cohort.pods) for cohort in self.cohorts) > 1
+
+    def is_outdated(self, pod: Pod) -> bool:
+        """A StatefulSet's pod is of another revision than the newest."""
+        shown, newest = pod.labels.get(names.CONTROLLER_REVISION_HASH), self.workload.revision
+        return bool(newest) and shown not in (None, newest)
 
 
 @dataclass(frozen=True, slots=True)

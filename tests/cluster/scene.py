@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -90,15 +90,14 @@ class Scene:
         }
         self.world.create(raw)
         if budget:
-            self.world.client.post(
-                f"/apis/policy/v1/namespaces/{self.world.namespace}/poddisruptionbudgets",
-                {
-                    "apiVersion": "policy/v1",
-                    "kind": "PodDisruptionBudget",
-                    "metadata": {"name": name},
-                    "spec": {"selector": {"matchLabels": {"app": name}}, **budget},
-                },
-            )
+            self._guard(name, **budget)
+
+    def _guard(self, name: str, **budget: Any) -> None:
+        path = f"/apis/policy/v1/namespaces/{self.world.namespace}/poddisruptionbudgets"
+        meta, spec = {"name": name}, {"selector": {"matchLabels": {"app": name}}, **budget}
+        raw = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
+        with suppress(AlreadyExists):
+            self.world.client.post(path, raw)
 
     def begin_control(self, replicas: int) -> float:
         """As many pods, in a namespace that is not opted in, are asked for now. Gives the moment."""
@@ -120,28 +119,21 @@ class Scene:
             list(pool.map(lambda each: client.patch(each, {"metadata": {"annotations": {"seen": "yes"}}}), paths))
         return time.monotonic() - began
 
-    def evicted(self, count: int) -> float:
-        """Seconds that as many evictions of the control's pods take under one budget that allows them all.
+    def evicted(self, count: int, replicas: int) -> float:
+        """Seconds that so many evictions of the control's replicas take under one budget that allows them all.
 
         About a tenth of a second for each, however many are asked for at once; the control serves in full before and
         after.
         """
         plain, client = self._plain, self.world.client
-        path = f"/apis/policy/v1/namespaces/{PLAIN}/poddisruptionbudgets"
-        spec = {"minAvailable": 0, "selector": {"matchLabels": {"app": "control"}}}
-        meta = {"name": "control"}
-        client.post(path, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec})
-        replicas = self.watcher.serving("control")
-        wait_for(
-            "the budget to count",
-            lambda: client.get_json(f"{path}/control").get("status", {}).get("disruptionsAllowed") == replicas,
-        )
-        pods = [
-            (Key(PLAIN, raw["metadata"]["name"]), raw["metadata"]["uid"]) for raw in plain.world.pods("control")[:count]
-        ]
+        plain._guard("control", minAvailable=0)
+        path = f"/apis/policy/v1/namespaces/{PLAIN}/poddisruptionbudgets/control"
+        wait_for("the budget to count", lambda: client.get_json(path)["status"].get("disruptionsAllowed") == replicas)
+        metas = [raw["metadata"] for raw in plain.world.pods("control")[:count]]
+        pods = [(Key(PLAIN, meta["name"]), meta["uid"]) for meta in metas]
         began = time.monotonic()
         with ThreadPoolExecutor(WRITERS) as pool:
-            list(pool.map(lambda each: PodWriter(client).evict(*each), pods))
+            list(pool.map(lambda each: PodWriter(client).evict_replaced(*each), pods))
         seconds = time.monotonic() - began
         wait_for(
             "the control to serve",

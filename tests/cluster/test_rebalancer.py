@@ -99,6 +99,7 @@ def test_kubectl_describe_tells_the_owner_of_a_loss_the_fallback_and_its_end(sce
     assert described(scene, "web").count("ReplicasLost") == 1
 
 
+EVICTION_SECONDS = 0.1  # one of many under one budget, on a machine with nothing else to do
 STATEFUL = "state"  # never has a pod more than replicas: evicted one at a time, where a place is proven
 POLICIES: dict[str, tuple[int, dict[str, str], dict[str, Any]]] = {
     "plain": (10, {}, {}),
@@ -169,24 +170,25 @@ def test_all_spot_announced_and_back(scene: Scene) -> None:
     workload take under one budget.
     """
     spot = [each.actual.spot for each in ten_workloads(scene).values()]
-    lost = sum(spot)
+    lost, most = sum(spot), max(spot)
     began = scene.begin_control(lost)  # before the notice: what is measured in tenths of a second is not to be crowded
     pace, created, written = scene.pace(began, lost), scene.watcher.arrived("control", began), scene.patched()
-    evicted = scene.evicted(max(spot))
+    before = scene.evicted(most, lost)
     scene.watcher.forget()
     reclaimed = scene.cluster.reclaim(Choice(all_spot=True), Way.CLOUD, notice_seconds=120)
     assert reclaimed.left == ()
     emptied = scene.watcher.emptied()
     answers = [seconds for name in POLICIES if name != STATEFUL for seconds in scene.watcher.answers(name)]
+    evicted = max(before, scene.evicted(most, lost))
+    slowness = max(pace.slowness, evicted / most / EVICTION_SECONDS)
     print(
         f"{len(answers)} replacements were there {median(answers):.2f} s (at most {max(answers):.2f} s) after the "
         f"notice, the nodes empty after {emptied:.1f} s; {lost} other pods took {created:.2f} s to be there, "
-        f"{written:.2f} s to be patched and {pace.seconds:.1f} s to start, {max(spot)} of them {evicted:.1f} s to be "
-        "evicted"
+        f"{written:.2f} s to be patched and {pace.seconds:.1f} s to start, {most} of them {evicted:.1f} s to be evicted"
     )
-    assert median(answers) <= created + written + 1.0 * pace.slowness
-    assert max(answers) <= created + written + 3.0 * pace.slowness  # the last of many waits for the API server
-    assert emptied <= pace.within(5.0) + evicted
+    assert median(answers) <= created + written + 1.0 * slowness
+    assert max(answers) <= created + written + 5.0 * slowness  # the last of many waits for the API server
+    assert emptied <= pace.seconds + evicted + 5.0 * slowness
     assert {name: scene.watcher.worst(name) for name in NO_LOSS_ALLOWED} == {
         name: REPLICAS[name] for name in NO_LOSS_ALLOWED
     }

@@ -370,7 +370,7 @@ def test_a_stateful_set_has_ordinals_and_an_order() -> None:
         "replicas": 3,
         "podManagementPolicy": "Parallel",
         "ordinals": {"start": 5},
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2, "partition": 0}},
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2, "partition": 4}},
     }
     workload = decoded(STATEFUL_SETS, named(spec=spec))
     assert (workload.kind, workload.replicas, workload.ordered, workload.first_ordinal, workload.rollout) == (
@@ -378,8 +378,9 @@ def test_a_stateful_set_has_ordinals_and_an_order() -> None:
         3,
         False,
         5,
-        Rollout(False, 2, 0),
+        Rollout(False, 2, 0, partition=4),
     )
+    assert decoded(STATEFUL_SETS, named(spec={"updateStrategy": {"type": "OnDelete"}})).rollout.on_delete
 
 
 def test_a_stateful_set_tells_which_revision_its_pods_are_to_have() -> None:

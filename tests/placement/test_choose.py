@@ -12,7 +12,7 @@ import pytest
 from placement import names
 from placement.availability import Source
 from placement.configuration import Configuration
-from placement.model import Budget, Kind, Node, Owner, Pod, Quota
+from placement.model import Budget, Kind, Node, Owner, Pod, Quota, Rollout
 from placement.outage import Outage, Outages, Shape, ended, noted
 from placement.outcome import Outcome
 from placement.plan.actions import Blocked, How, Plan, Why
@@ -339,6 +339,31 @@ def test_an_eviction_needs_more(fields: dict[str, Any], scene: dict[str, Any], b
     made = planned(stateful(**fields), **scene)
     assert moves_of(made) == 0
     assert blocked in skipped(made)
+
+
+@pytest.mark.parametrize(
+    ("rollout", "old", "evicted"),
+    [
+        (Rollout(), "db-0", ""),
+        (Rollout(partition=1), "db-0", "db-7"),
+        (Rollout(partition=7), "db-7", ""),
+        (Rollout(on_delete=True), "db-0", "db-7"),
+        (Rollout(on_delete=True), "db-7", "db-5"),
+    ],
+    ids=[
+        "it will be updated next",
+        "it is held back, and stays so when it is created anew",
+        "the partition lets it go",
+        "its owner updates it by deleting it",
+        "and would not want us to",
+    ],
+)
+def test_pods_of_an_older_revision_that_stays_stop_nobody_else(rollout: Rollout, old: str, evicted: str) -> None:
+    found = stateful(revision="r2", shown="r2", rollout=rollout)
+    labels = {**found.cohorts[0].pods[0].labels, names.CONTROLLER_REVISION_HASH: "r1"}
+    pods = [replace(each, labels=labels) if each.name == old else each for each in found.cohorts[0].pods]
+    made = planned(replace(found, cohorts=(replace(found.cohorts[0], pods=tuple(pods)),)))
+    assert [action.pod.name for action in made.actions] == [evicted] * bool(evicted)
 
 
 def test_an_eviction_that_did_not_help_is_not_repeated_soon() -> None:
