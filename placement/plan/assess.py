@@ -168,7 +168,9 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
         if not group.workload.replicas:
             yield from _undo(group, cohort, pod, state, None, now)  # its ReplicaSet wants none, and deletes it
         elif not cohort.replicas or (surplus >= 0 and replacement is None):
-            yield from _finish(group, pod, None, origin, now)  # scaled down: it is one too many
+            text = "no longer wanted"  # scaled down: it is one too many, as long as all others serve
+            rests_on = tuple(member.pod for member in own if member.serves) if cohort.replicas else ()
+            yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, text=text, rests_on=rests_on)
         elif asks_to_be_kept(pod) is not None:
             if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
                 yield from _undo(group, cohort, pod, state, replacement, None)
@@ -209,16 +211,13 @@ def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Cl
 
 
 def _finish(
-    group: Group, pod: Pod, replacement: Member | None, origin: Class | None, now: float, *, at_once: bool = False
+    group: Group, pod: Pod, replacement: Member, origin: Class | None, now: float, *, at_once: bool = False
 ) -> Iterator[Action]:
     """The replacement is marked, lest it be moved back soon; then the old pod goes.
 
     It goes when the mark is seen, in the next pass: without it there would be no cool-down. From a node that leaves it
     goes at once.
     """
-    if replacement is None:
-        yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, text="no longer wanted")
-        return
     if origin is not None and names.MOVED not in replacement.pod.annotations:
         mark = {names.MOVED: Moved(str(origin), policy_mark(group.policy.slots), now).text()}
         text = f"replaces {pod.name}"

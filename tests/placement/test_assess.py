@@ -85,6 +85,12 @@ def test_a_release_is_finished_or_undone(pods: tuple[Pod, ...], expected: list[s
     assert swept(*pods) == expected
 
 
+def test_the_end_of_a_pod_that_is_one_too_many_rests_on_all_that_serve() -> None:
+    """After a scale-down. Should one of them fail meanwhile, it is not too many any more."""
+    (end,) = assessed(group([ZERO, ONE, replace(OLD, owner=None)], 2), HERE).sweeps
+    assert (end.how, end.pod.name, end.rests_on) == (How.FINISH, "old", (ZERO, ONE))
+
+
 @pytest.mark.parametrize(
     "kept",
     [
