@@ -1,4 +1,4 @@
-"""Spotweave on the session's cluster, and a labelled namespace for each test."""
+"""Spotweave on the session's cluster with a labelled namespace for each test; or on a cluster of a module's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from cli.run import Installed, running
 from kube.client import Client, connect
 from localcluster import LocalCluster
-from tests.cluster.world import World
+from tests.cluster.scene import Scene, staged
+from tests.cluster.world import World, label
 
 
 @pytest.fixture(scope="session")
@@ -27,10 +28,6 @@ def admin(cluster: LocalCluster) -> Iterator[Client]:
     client.close()
 
 
-def label(client: Client, namespace: str) -> None:
-    client.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {"spotweave.dev/placement": "enabled"}}})
-
-
 @pytest.fixture
 def plain(cluster: LocalCluster, installed: Installed, admin: Client, namespace: str) -> World:
     """A namespace that is not opted in."""
@@ -42,3 +39,16 @@ def world(plain: World) -> World:
     """A namespace that is opted in."""
     label(plain.client, plain.namespace)
     return plain
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Two webhooks and a rebalancer; a module that wants others has its own."""
+    with staged(tmp_path_factory.mktemp("config"), rebalancers=1) as made:
+        yield made
+
+
+@pytest.fixture
+def scene(stage: Scene) -> Iterator[Scene]:
+    yield stage
+    stage.clear()

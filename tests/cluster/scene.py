@@ -26,9 +26,8 @@ from localcluster import LocalCluster, Options, Profile, demo_profile
 from placement import names
 from placement.model import Class, Key
 from placement.status import WorkloadStatus
-from tests.cluster.conftest import label
 from tests.cluster.watcher import Watcher, watching
-from tests.cluster.world import World, wait_for, workload
+from tests.cluster.world import World, label, wait_for, workload
 
 CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s}\n"
 PLAIN = "plain"  # a namespace that is not opted in

@@ -33,8 +33,7 @@ from cli.run import Process, running
 from kube.client import JSON_PATCH, Client, connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
-from tests.cluster.conftest import label
-from tests.cluster.world import World, failed_open, is_exact, pod_spec, wait_for, workload
+from tests.cluster.world import World, failed_open, is_exact, label, pod_spec, wait_for, workload
 from webhook.app import LARGEST_BODY
 
 pytestmark = pytest.mark.cluster

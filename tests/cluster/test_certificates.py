@@ -35,8 +35,7 @@ from localcluster import LocalCluster, Options, demo_profile
 from localcluster.process import spawn
 from placement import names
 from tests.certs.garble import garbled
-from tests.cluster.conftest import label
-from tests.cluster.world import failed_open, pod_spec, wait_for, workload
+from tests.cluster.world import failed_open, label, pod_spec, wait_for, workload
 
 pytestmark = pytest.mark.cluster
 

@@ -17,8 +17,7 @@ import pytest
 
 from kube.client import Client, connect
 from localcluster import LocalCluster, Options, demo_profile
-from tests.cluster.conftest import label
-from tests.cluster.world import World, is_exact, wait_for, workload
+from tests.cluster.world import World, is_exact, label, wait_for, workload
 
 pytestmark = pytest.mark.cluster
 

@@ -17,8 +17,7 @@ from dashboard.archive import Archive, checked_url
 from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
-from tests.cluster.conftest import label
-from tests.cluster.world import World, wait_for, workload
+from tests.cluster.world import World, label, wait_for, workload
 from tests.monitoring.exposed import differences
 from tests.monitoring.prometheus import Prometheus, scraping
 

@@ -18,8 +18,7 @@ from kube.membership import PATH as LEASES
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
 from placement.slots import Mix
-from tests.cluster.conftest import label
-from tests.cluster.world import World, is_exact, template, wait_for, workload
+from tests.cluster.world import World, is_exact, label, template, wait_for, workload
 
 pytestmark = pytest.mark.cluster
 

@@ -14,8 +14,7 @@ from kube.client import connect
 from localcluster import LocalCluster, Options
 from localcluster.profile import Pool, Profile, Taint
 from placement import names
-from tests.cluster.conftest import label
-from tests.cluster.world import World, is_exact, template, wait_for, workload
+from tests.cluster.world import World, is_exact, label, template, wait_for, workload
 
 pytestmark = pytest.mark.cluster
 

@@ -15,8 +15,7 @@ from kube.client import Client, connect
 from localcluster import LocalCluster, demo_profile
 from placement import names
 from placement.slots import Mix
-from tests.cluster.conftest import label
-from tests.cluster.world import World, is_exact, template, wait_for, workload
+from tests.cluster.world import World, is_exact, label, template, wait_for, workload
 
 pytestmark = pytest.mark.cluster
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from functools import partial
 from statistics import median
 from typing import Any
@@ -14,22 +13,10 @@ from cli import kubectl
 from localcluster import Choice, Way
 from placement import names
 from placement.status import WorkloadStatus
-from tests.cluster.scene import Scene, staged
+from tests.cluster.scene import Scene
 from tests.cluster.world import wait_for
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with staged(tmp_path_factory.mktemp("config"), rebalancers=1) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(scene: Scene) -> Iterator[None]:
-    yield
-    scene.clear()
 
 
 def test_a_changed_ratio_costs_the_difference_and_no_serving_replica(scene: Scene) -> None:

@@ -40,16 +40,15 @@ def faults_at(calls: tuple[Call, ...], sample: int) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with staged(tmp_path_factory.mktemp("config"), configuration="moves: {minAge: 1s}\n") as made:
         yield made
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(scene: Scene) -> Iterator[None]:
+def nobody_left(scene: Scene) -> Iterator[None]:
     yield
     scene.stop_all()
-    scene.clear()
 
 
 def is_dead(process: Process) -> bool:

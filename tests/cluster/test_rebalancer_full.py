@@ -20,16 +20,10 @@ SPOT = Pool("spot", "zone-a", "m5.large", 1, "8", "32Gi", "spot", pods=10)
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """On-demand has two places, spot ten."""
     with staged(tmp_path_factory.mktemp("config"), 1, Profile((ON_DEMAND, SPOT))) as made:
         yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(scene: Scene) -> Iterator[None]:
-    yield
-    scene.clear()
 
 
 def actual(scene: Scene, name: str) -> Mix:

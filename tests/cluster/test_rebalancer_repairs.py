@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,25 +19,12 @@ from placement import names
 from placement.outage import ended
 from placement.slots import Mix
 from tests.cluster.autoscaler import autoscaling
-from tests.cluster.conftest import label
-from tests.cluster.scene import Scene, staged
-from tests.cluster.world import wait_for
+from tests.cluster.scene import Scene
+from tests.cluster.world import label, wait_for
 
 pytestmark = pytest.mark.cluster
 
 ALL_SPOT = Choice(all_spot=True)
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with staged(tmp_path_factory.mktemp("config"), rebalancers=1) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(scene: Scene) -> Iterator[None]:
-    yield
-    scene.clear()
 
 
 def test_everything_returns_to_spot_that_an_autoscaler_brings_only_for_who_waits(scene: Scene) -> None:

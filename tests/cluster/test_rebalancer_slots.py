@@ -17,10 +17,9 @@ SIZES = {"large": 300, "small": 150, "rolling": 60, "shrinking": 20}
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with staged(tmp_path_factory.mktemp("config"), rebalancers=1, webhooks=3) as made:
         yield made
-        made.clear()
 
 
 def slots(scene: Scene, name: str) -> list[int]:

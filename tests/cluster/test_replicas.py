@@ -17,8 +17,7 @@ from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
 from placement.status import WorkloadStatus
-from tests.cluster.conftest import label
-from tests.cluster.world import WALKS, World, wait_for, workload
+from tests.cluster.world import WALKS, World, label, wait_for, workload
 
 pytestmark = pytest.mark.cluster
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,24 +12,12 @@ from localcluster import Choice, Way
 from placement import names
 from placement.observation import Rates
 from placement.slots import Mix
-from tests.cluster.scene import Scene, staged
+from tests.cluster.scene import Scene
 from tests.cluster.world import wait_for
 
 pytestmark = pytest.mark.cluster
 
 AUTO = {names.SPOT_RATIO: "auto", names.AVAILABILITY_TARGET: "99.99%"}
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with staged(tmp_path_factory.mktemp("config"), rebalancers=1) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(scene: Scene) -> Iterator[None]:
-    yield
-    scene.clear()
 
 
 def settle(scene: Scene, version: int, **rates: float) -> None:

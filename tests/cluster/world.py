@@ -39,6 +39,10 @@ _COLLECTIONS = {
 }
 
 
+def label(client: Client, namespace: str) -> None:
+    client.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {"spotweave.dev/placement": "enabled"}}})
+
+
 def wait_for(what: str, condition: Callable[[], object], timeout_seconds: float = PATIENCE_SECONDS) -> None:
     deadline = time.monotonic() + timeout_seconds
     while not condition():

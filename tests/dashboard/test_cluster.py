@@ -19,9 +19,8 @@ from cli.run import Installed, running
 from kube.client import connect
 from localcluster import Choice, LocalCluster, Way, demo_profile
 from placement import names
-from tests.cluster.conftest import label
 from tests.cluster.watcher import Watcher, watching
-from tests.cluster.world import World, wait_for, workload
+from tests.cluster.world import World, label, wait_for, workload
 from tests.clusterfixtures import FAST_CONTROLLERS
 from tests.dashboard.browser import PHONE, Tab, browsing
 from tests.monitoring.exposed import values
