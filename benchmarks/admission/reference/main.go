@@ -9,6 +9,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"strconv"
 )
 
 type expression struct {
@@ -125,6 +126,7 @@ func mutate(writer http.ResponseWriter, call *http.Request) {
 		return
 	}
 	writer.Header().Set("Content-Type", "application/json")
+	writer.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 	_, _ = writer.Write(answer)
 }
 
