@@ -67,9 +67,12 @@ class Gateway:
     def _through_flask(self, request: Request) -> Response:
         path, _, query = request.target.partition("?")
         content_type = request.headers.get(b"content-type", b"").decode("latin-1") or None
-        builder = EnvironBuilder(
-            path=path, query_string=query, method=request.method, content_type=content_type, data=request.body
-        )
+        try:
+            builder = EnvironBuilder(
+                path=path, query_string=query, method=request.method, content_type=content_type, data=request.body
+            )
+        except ValueError as error:
+            return Response(400, f"malformed request: {error}\n".encode(), "text/plain")
         answer = FlaskResponse.from_app(self._app, builder.get_environ(), buffered=True)
         return Response(answer.status_code, answer.get_data(), answer.content_type or "text/plain")
 

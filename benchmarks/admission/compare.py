@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
+import ssl
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,7 @@ def main() -> None:
         directory = Path(scratch)
         prepare(directory)
         with server(directory, "ours") as ours, server(directory, "reference") as reference:
+            _check_same_patch(directory, ours, reference)
             rounds = [_round(directory, ours, reference) for _ in range(ROUNDS)]
     _report(rounds, (len(json.dumps(review())),))
 
@@ -171,6 +175,23 @@ def _wait_for(address: str) -> None:
                 return
         time.sleep(0.05)
     raise TimeoutError(f"nobody listens on {address}")
+
+
+def _check_same_patch(directory: Path, ours: str, reference: str) -> None:
+    """Else the figures say nothing: either has more to write than the other."""
+    own, other = _patch(directory, ours), _patch(directory, reference)
+    if own != other:
+        raise AssertionError(f"ours answers with {own}, the reference with {other}")
+
+
+def _patch(directory: Path, address: str) -> Any:
+    """What a server would change about the pod."""
+    context = ssl.create_default_context(cafile=directory / "ca.crt")
+    context.check_hostname = False
+    content = (directory / "review.json").read_bytes()
+    with closing(HTTPSConnection(address, context=context)) as connection:
+        connection.request("POST", "/mutate", content, {"content-type": "application/json"})
+        return json.loads(base64.b64decode(json.load(connection.getresponse())["response"]["patch"]))
 
 
 def _round(directory: Path, ours: str, reference: str) -> dict[str, dict[str, float]]:

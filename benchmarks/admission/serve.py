@@ -23,7 +23,7 @@ UID = "7e2b1f5c-0000-4000-8000-000000000001"
 
 
 def stores() -> Stores:
-    """Ten running replicas of one Deployment on twelve nodes."""
+    """A Deployment on twelve nodes."""
     filled = Stores()
     filled.namespaces.put(Namespace("shop", {names.PLACEMENT: names.ENABLED}))
     for index in range(12):
@@ -42,7 +42,8 @@ def stores() -> Stores:
 
 
 def running_pods(into: Stores) -> None:
-    for slot in range(10):
+    """Eleven: the next slot is spot, which has the larger patch."""
+    for slot in range(11):
         annotations = {names.DECISION: f"{UID}/{slot}", names.SLOT: str(slot)}
         owner = Owner("ReplicaSet", "web-abc", UID)
         into.pods.put(

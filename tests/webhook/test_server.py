@@ -111,6 +111,7 @@ def check_routes(connection: http.client.HTTPConnection) -> None:
     assert asked(connection, "GET", "/readyz?verbose") == (200, b"ok\n")
     assert b"spotweave_admission_fail_open_total 0.0" in asked(connection, "GET", "/metrics")[1]
     assert asked(connection, "GET", "/nowhere")[0] == 404
+    assert asked(connection, "GET", "//[")[0] == 400
 
 
 def check_admission(connection: http.client.HTTPConnection) -> None:

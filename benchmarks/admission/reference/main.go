@@ -9,6 +9,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"strconv"
 )
 
 type expression struct {
@@ -77,10 +78,10 @@ func patch(object pod, uid string) []operation {
 			owner = reference.UID
 		}
 	}
-	annotations["spotweave.dev/slot"] = "10"
+	annotations["spotweave.dev/slot"] = "11"
 	annotations["spotweave.dev/decision"] = owner + "/" + uid
-	annotations["spotweave.dev/reason"] = "slot 10 is spot (spot-ratio 70%, min-on-demand 1)"
-	annotations["controller.kubernetes.io/pod-deletion-cost"] = "-10"
+	annotations["spotweave.dev/reason"] = "slot 11 is spot (spot-ratio 70%, min-on-demand 1)"
+	annotations["controller.kubernetes.io/pod-deletion-cost"] = "-11"
 	class := expression{"node.kubernetes.io/capacity", "In", []string{"spot"}}
 	pool := []expression{class,
 		{"topology.kubernetes.io/zone", "In", []string{"zone-a"}},
@@ -125,6 +126,7 @@ func mutate(writer http.ResponseWriter, call *http.Request) {
 		return
 	}
 	writer.Header().Set("Content-Type", "application/json")
+	writer.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 	_, _ = writer.Write(answer)
 }
 
