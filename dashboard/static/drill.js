@@ -94,7 +94,6 @@ function drawChange(data) {
   const rows = [
     ["Mix wanted (spot + on-demand)", mix(data.wantedNow), mix(data.wanted)],
     ["Cost, of the same on on-demand", percent(data.savings.cost), data.savingsAfter && percent(data.savingsAfter.cost)],
-    ["Saved", percent(data.savings.share), data.savingsAfter && percent(data.savingsAfter.share)],
     ["Headroom", signed(now.headroom), then && signed(then.headroom)],
     ...Object.entries(DOMAINS).map(([domain, text]) => [`${text}: replicas at once`, told(now, domain), then && told(then, domain)]),
   ];
