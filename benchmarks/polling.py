@@ -48,7 +48,7 @@ from rebalancer.metrics import Metrics
 ROOT = Path(__file__).parent.parent
 SIZE = Size(500, 2000, old_revisions=2)
 ROUNDS = 7
-SECONDS = 8.0
+SECONDS = 12.0
 CLIENTS = 50
 RATES = (0, 10, 100)  # changes a second: nothing happens; an ordinary day; rollouts
 CHANGED = 600  # pods, in turn
@@ -91,6 +91,7 @@ class Running:
         if clients is not None:
             assert clients.stdout is not None
             clients.stdout.readline()  # all have been answered twice: they ask at their steady pace
+            time.sleep(POLL_SECONDS / 2)  # half-way to the next time that all of them ask
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{rate}\n")
@@ -138,7 +139,7 @@ class Passes:
         self.count = 0
         around = Around(lambda: False, lambda: True, lambda: Outages(), lambda: None)
         self.viewer, self.history = Viewer(board, around), History()
-        self._metrics = Metrics(board, lambda: False)
+        self._metrics = Metrics(self.viewer.view, lambda: False)
         self.wake = threading.Event()
         nobody = _Nobody()
         executor = Executor(
@@ -155,7 +156,8 @@ class Passes:
 
     def _tell(self, made: Plan, _done: object, plan_seconds: float, pass_seconds: float) -> None:
         self._metrics.tell(made, [], plan_seconds, pass_seconds)
-        self.history.note(self.viewer.take(made, time.time()), ())
+        now = time.time()
+        self.history.note(self.viewer.take(made, now), (), now)
         self.count += 1
 
     @property
@@ -221,10 +223,10 @@ class Looker:
     tag: str = ""
 
     async def looks(self, after_seconds: float) -> None:
+        await asyncio.sleep(after_seconds)
         while True:
             await self._ask("overview?with=pools" if self.is_page else "overview")
-            await asyncio.sleep(after_seconds + self.pace_seconds)
-            after_seconds = 0.0
+            await asyncio.sleep(self.pace_seconds)
 
     async def _ask(self, path: str) -> None:
         headers = {"Accept-Encoding": "gzip"}

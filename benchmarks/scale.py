@@ -299,11 +299,13 @@ def _loop(board: Board) -> Loop:
     """With all that hears of a pass, but nobody to write to: nothing that is planned is ever done."""
     nobody: Any = None
     around = Around(lambda: True, lambda: True, Outages, lambda: None)
-    viewer, history, metrics = Viewer(board, around), History(), Metrics(board, lambda: True)
+    viewer, history = Viewer(board, around), History()
+    metrics = Metrics(viewer.view, lambda: True)
 
     def tell(made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         metrics.tell(made, done, plan_seconds, pass_seconds)
-        history.note(viewer.take(made, time.time()), ())
+        now = time.time()
+        history.note(viewer.take(made, now), (), now)
 
     watched = Watched(lambda: True, lambda: False, Outages, lambda _now: False)
     return Loop(board, nobody, watched, tell)

@@ -17,6 +17,7 @@ SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 RATE = "$__rate_interval"
 PICKED = 'namespace=~"$namespace"'
 WORKLOAD = "namespace, kind, name"
+NAMED = "{{namespace}}/{{name}}"
 FAILED_ACTIONS = 'spotweave_actions_total{outcome!~"done|gone"}'
 
 
@@ -140,6 +141,32 @@ SHARE = Dashboard(
             24,
             10,
             about="Replicas that may be lost, and the most that would be lost with one pool, one zone and all spot.",
+        ),
+        Panel(
+            "Expected incidents, in 30 days",
+            "bargauge",
+            (Query(f"topk(20, max by ({WORKLOAD}) (spotweave_expected_incidents_per_month{{{PICKED}}}))", NAMED),),
+            8,
+            about="How often fewer than must serve are expected to be left, the worst workloads: "
+            "by how often pools were lost, with the pods where they are now.",
+        ),
+        Panel(
+            "Expected unavailability",
+            "bargauge",
+            (Query(f"topk(20, max by ({WORKLOAD}) (spotweave_expected_unavailability{{{PICKED}}}))", NAMED),),
+            8,
+            unit="percentunit",
+            about="The part of the time for which fewer are expected to serve than must, the worst workloads.",
+        ),
+        Panel(
+            "Losses of spot pools, in 30 days",
+            "table",
+            (
+                Query("max by (zone, instance_type) (spotweave_pool_losses_per_month)", "losses"),
+                Query("max by (zone, instance_type) (spotweave_pool_watched_seconds) / 86400", "days watched"),
+            ),
+            8,
+            about="As often as each pool is taken to go. One that was not watched for long is taken to go once.",
         ),
         Panel(
             "Nodes by pool",

@@ -38,7 +38,7 @@ from placement.plan.foresee import foreseen
 from placement.plan.room import Room
 from placement.policy import mistakes_in
 from placement.report import mix_json
-from placement.savings import Prices
+from placement.savings import Prices, told
 from placement.status import statuses
 from rebalancer.board import Board
 
@@ -264,10 +264,10 @@ def _workload_json(view: View, found: Assessment) -> dict[str, Any]:
         "kind": str(workload.kind),
         "name": workload.name,
         "wanted": mix_json(found.wanted),
-        "actual": mix_json(found.actual),
+        "actual": mix_json(seen.actual),
         "moves": len(found.wishes),
         "blocked": sorted({str(wish.blocked) for wish in found.wishes if wish.blocked is not None}),
-        "exposure": seen.status.exposure.raw,
+        "exposure": seen.exposure.raw,
         "savings": seen.savings.raw,
         **outlook(view, found),
     }
@@ -278,7 +278,7 @@ def _as_table(part: Plan, picture: Picture, answered: Sequence[dict[str, Any]]) 
     if picture.paused is not None:
         parts.append(Text("Paused: nothing of this is done until `spotweave resume`.", style="yellow"))
     if answered:
-        parts += [workloads_table(answered), ""]
+        parts += [workloads_table(answered), Text(prices_line(answered), style="dim"), ""]
     parts += [
         Text(f"Note that {each.of} is out ({', '.join(sorted(each.zones)) or 'everywhere'})") for each in part.outages
     ]
@@ -302,7 +302,7 @@ def workloads_table(answered: Sequence[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("WORKLOAD", overflow="fold")
     table.add_column("")
-    for title in ("MIX\nspot+od", "HEADROOM", "POOL LOSS", "SAVES"):
+    for title in ("MIX\nspot+od", "HEADROOM", "POOL LOSS", "COST"):
         table.add_column(title, justify="right")
     table.add_column("MOVES", justify="right")
     for each in answered:
@@ -313,7 +313,14 @@ def workloads_table(answered: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
+def prices_line(answered: Sequence[dict[str, Any]]) -> str:
+    """What costs are compared with, and where the prices of spot come from."""
+    costs = [costs for each in answered for costs in (each["savings"], each["savingsAfter"]) if costs is not None]
+    sources = sorted({told(source) for each in costs for source in each["sources"]})
+    return f"COST of the same on on-demand; prices of spot: {', '.join(sources) or 'none needed'}"
+
+
 def _cells(mix: dict[str, int], seen: dict[str, Any] | None, saved: dict[str, Any] | None) -> tuple[str, ...]:
-    share = None if saved is None else saved["share"]
-    told = ("?", "?") if seen is None else (str(seen["headroom"]), "survived" if seen["survives"]["pool"] else "not")
-    return (f"{mix['spot']}+{mix['onDemand']}", *told, "?" if share is None else f"{share:.0%}")
+    cost = None if saved is None else saved["cost"]
+    seen_as = ("?", "?") if seen is None else (str(seen["headroom"]), "survived" if seen["survives"]["pool"] else "not")
+    return (f"{mix['spot']}+{mix['onDemand']}", *seen_as, "?" if cost is None else f"{cost:.0%}")

@@ -159,7 +159,15 @@ class Program:
         self._observer = Observer(
             self._board, self._leader.is_leading, lambda change: change_observed(client, change, CALL_SECONDS)
         )
-        self.metrics = Metrics(self._board, self._leader.is_leading, observed=lambda: self._observed.current)
+        around = Around(
+            self._leader.is_leading,
+            self._is_current,
+            lambda: self._outages.current,
+            lambda: self._pause.current,
+            observed=lambda: self._observed.current,
+        )
+        self.viewer, self.history = Viewer(self._board, around, known), History(archive)
+        self.metrics = Metrics(self.viewer.view, self._leader.is_leading)
         self.metrics.cache_age.set_function(lambda: self._informers.age_seconds(time.monotonic()))
         self.metrics.outage_version.set_function(lambda: self._outages.current.version)
         self.metrics.paused.set_function(lambda: self._is_paused(time.time()))
@@ -170,14 +178,6 @@ class Program:
             ThreadPoolExecutor(WRITERS, "end"),
             self._sight(configuration),
         )
-        around = Around(
-            self._leader.is_leading,
-            self._is_current,
-            lambda: self._outages.current,
-            lambda: self._pause.current,
-            observed=lambda: self._observed.current,
-        )
-        self.viewer, self.history = Viewer(self._board, around, known), History(archive)
         watched = Watched(
             is_current=self._is_current,
             is_leading=self._leader.is_leading,
@@ -228,9 +228,10 @@ class Program:
 
     def _tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         self.metrics.tell(made, done, plan_seconds, pass_seconds)
-        taken = self.viewer.take(made, time.time())
-        self.history.note(taken, [(each.action, each.outcome) for each in done])
+        now = time.time()
+        taken = self.viewer.take(made, now)
+        self.history.note(taken, [(each.action, each.outcome) for each in done], now)
         if self._leader.is_leading():
             self._teller.told(made, done)
-            self._teller.watch(taken.assessments, taken.ground, taken.at)
-        self._observer.look(time.time())
+            self._teller.watch(taken.assessments, taken.ground, now)
+        self._observer.look(now)

@@ -9,13 +9,14 @@ from heapq import nsmallest
 from typing import Any
 
 from dashboard.history import History
-from dashboard.view import Seen, View
+from dashboard.seen import Seen
+from dashboard.view import View
 from placement.exposure import Domain
 from placement.model import Class, Pod
 from placement.plan.actions import Action, How
 from placement.plan.group import released
 from placement.plan.lost import Gone
-from placement.report import mix_json, pods_json
+from placement.report import mix_json, pods_json, workload_json
 from placement.slots import Mix
 
 MOST_LISTED = 50  # of each list in the overview; how many there are is told beside it
@@ -95,9 +96,9 @@ def _exposed(view: View) -> Raw:
         "workloads": [
             {
                 **_name(each),
-                "assumed": each.status.exposure.is_assumed,
+                "assumed": each.exposure.is_assumed,
                 "losses": [str(domain) for domain in each.perils],
-                "text": each.status.exposure.explain(each.perils[0]),
+                "text": each.exposure.explain(each.perils[0]),
             }
             for each in nsmallest(MOST_LISTED, perilous, key=lambda each: each.peril)
         ],
@@ -155,7 +156,7 @@ class Page:
 
 
 def _blast(domain: Domain) -> Callable[[Seen], object]:
-    return lambda seen: seen.status.exposure.blast(domain).replicas
+    return lambda seen: seen.exposure.blast(domain).replicas
 
 
 def _dreads(domain: Domain) -> Callable[[Seen], object]:
@@ -165,30 +166,29 @@ def _dreads(domain: Domain) -> Callable[[Seen], object]:
 ORDERS: Mapping[str, Callable[[Seen], object]] = {
     "name": lambda seen: (seen.key[0], seen.key[2]),
     "kind": lambda seen: seen.key[1],
-    "replicas": lambda seen: seen.status.workload.replicas,
-    "wanted": lambda seen: _share(seen.status.wanted) or 0.0,
-    "actual": lambda seen: _share(seen.status.actual) or 0.0,
-    "headroom": lambda seen: seen.status.exposure.headroom,
+    "replicas": lambda seen: seen.assessment.group.workload.replicas,
+    "wanted": lambda seen: _share(seen.wanted) or 0.0,
+    "actual": lambda seen: _share(seen.actual) or 0.0,
+    "headroom": lambda seen: seen.exposure.headroom,
     **{str(domain): _blast(domain) for domain in Domain},
     "survives": lambda seen: -len(seen.perils),
-    "soft": lambda seen: seen.status.soft,
+    "soft": lambda seen: seen.soft,
     "savings": lambda seen: seen.savings.share or 0.0,
-    "reason": lambda seen: seen.status.reason,
 }
 FILTERS: Mapping[str, Callable[[Seen], object]] = {
     "exposed": lambda seen: seen.perils,
-    "declared": lambda seen: seen.perils and not seen.status.exposure.is_assumed,
-    "differs": lambda seen: not seen.status.is_exact,
+    "declared": lambda seen: seen.perils and not seen.exposure.is_assumed,
+    "differs": lambda seen: seen.actual != seen.wanted,
     "moving": lambda seen: seen.assessment.under_way or seen.assessment.wishes,
-    "soft": lambda seen: seen.status.soft,
-    "mistakes": lambda seen: seen.status.mistakes,
+    "soft": lambda seen: seen.soft,
+    "mistakes": lambda seen: seen.mistakes,
     **{str(domain): _dreads(domain) for domain in Domain},  # would not survive the loss of one
 }
 
 
 MINIMA: Mapping[str, Callable[[Seen], object]] = {
-    "declared": lambda seen: not seen.status.exposure.is_assumed,
-    "assumed": lambda seen: seen.status.exposure.is_assumed,
+    "declared": lambda seen: not seen.exposure.is_assumed,
+    "assumed": lambda seen: seen.exposure.is_assumed,
 }
 
 
@@ -196,6 +196,7 @@ def workloads(view: View, history: History, page: Page) -> Raw:
     orders: Mapping[str, Callable[[Seen], object]] = {
         **ORDERS,
         "lastMove": lambda seen: _last_move(seen, history) or 0.0,
+        "reason": lambda seen: view.status(seen).reason,
     }
     for name, asked, known in (
         ("only", page.only, FILTERS),
@@ -220,7 +221,7 @@ def workloads(view: View, history: History, page: Page) -> Raw:
         "matching": len(ordered),
         "offset": page.offset,
         "paused": None if view.paused is None else view.paused.raw,
-        "workloads": [_workload(each, history) for each in ordered[page.offset : end]],
+        "workloads": [_workload(view, each, history) for each in ordered[page.offset : end]],
     }
 
 
@@ -229,9 +230,9 @@ def _last_move(seen: Seen, history: History) -> float | None:
     return max(filter(None, (seen.moved_at, history.moved_at(seen.key))), default=None)
 
 
-def _workload(seen: Seen, history: History) -> Raw:
+def _workload(view: View, seen: Seen, history: History) -> Raw:
     return {
-        **seen.raw,
+        **workload_json(view.status(seen)),
         "lastMove": _last_move(seen, history),
         "moves": seen.assessment.under_way,
         "savings": seen.savings.raw,
@@ -241,14 +242,14 @@ def _workload(seen: Seen, history: History) -> Raw:
 def workload(view: View, history: History, key: tuple[str, str, str]) -> Raw:
     """One workload: where each pod is and why, what happened, what would happen next, and what is in the way."""
     seen = found(view, key)
-    uid = seen.status.workload.uid
-    plan, exposed = view.taken.plan, seen.status.exposure
+    uid = seen.assessment.group.workload.uid
+    plan, status, exposed = view.taken.plan, view.status(seen), seen.exposure
     wishes = [each for each in seen.assessment.wishes if each.blocked is not None]
     return {
-        "workload": {**_workload(seen, history), "pods": [_placed(view, raw) for raw in pods_json(seen.status)]},
+        "workload": {**_workload(view, seen, history), "pods": [_placed(view, raw) for raw in pods_json(status)]},
         "needed": exposed.availability.needed,
         "risk": exposed.risk.explain(),
-        "policy": seen.status.policy.explain(),
+        "policy": status.policy.explain(),
         "perils": [exposed.explain(domain) for domain in seen.perils],
         "released": [_going(pod) for cohort in seen.assessment.group.cohorts for pod in cohort.released],
         "next": [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from threading import Lock
@@ -18,25 +19,29 @@ import msgspec
 
 from dashboard.answers import Raw, Unclear, Unknown
 from dashboard.history import History
-from dashboard.view import View, Viewer
+from dashboard.view import LASTS_SECONDS, View, Viewer
 
 MOST_KEPT = 16 * 1024**2  # bytes of answers
 LARGEST_PLAIN = 1024  # bytes; longer answers are compressed for who takes that
 STATE = "Spotweave-State"
 JSON = "application/json"
 PACE_SECONDS = 2.0  # the page asks again after so long
-MOST_QUESTIONS = 10  # a second, of all pages together: the more there are, the rarer each asks
+SOONEST_SECONDS = 0.5
+SAME_SECONDS = 0.1  # so long all are told the same, their age included
+MOST_QUESTIONS = 15  # a second, of all pages together: the more there are, the rarer each asks
 GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 
 Answer = Callable[[View], Raw]
 
 
-class Reply(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Reply:
     """An answer, as HTTP has it."""
 
     status: int
     headers: dict[str, str]
     body: bytes
+    written: dict[bool, bytes] = field(default_factory=dict)  # by the server: all of it, as a connection's last or not
 
 
 class Body(NamedTuple):
@@ -45,6 +50,14 @@ class Body(NamedTuple):
     plain: bytes
     deflated: bytes
     etag: str
+
+
+class Said(NamedTuple):
+    """What was answered a moment ago, by question, whether it was packed, and whether the asker knew it."""
+
+    view: View | None
+    at: float
+    replies: dict[tuple[str, bool, bool], Reply]
 
 
 class Kept(NamedTuple):
@@ -67,6 +80,7 @@ class Desk:
         self._latest: tuple[View | None, tuple[int, int]] = (None, (-1, -1))
         self._older: dict[str, Body] = {}
         self._size = 0
+        self._said = Said(None, 0.0, {})
 
     def answer(self, asked: str, work_out: Answer, *, takes_gzip: bool = False, known: str = "") -> Reply:
         """`known` is what the asker has: If-None-Match."""
@@ -87,16 +101,38 @@ class Desk:
         if view is None or kept.made_of != self._made_of(view):
             return None
         body = kept.bodies.get(asked)
-        return None if body is None else self._reply(view, body, takes_gzip, known)
+        return None if body is None else self._again(view, asked, body, takes_gzip, known == body.etag)
+
+    def _again(self, view: View, asked: str, body: Body, takes_gzip: bool, is_known: bool) -> Reply:
+        """Pages ask at the same moment: what one of them is told, all of them are."""
+        said, now = self._said, self._viewer.around.now()
+        if said.view is not view or abs(now - said.at) >= SAME_SECONDS:
+            said = self._said = Said(view, now, {})
+        key = (asked, takes_gzip, is_known)
+        reply = said.replies.get(key)
+        if reply is None:
+            reply = said.replies[key] = self._reply(view, body, takes_gzip, body.etag if is_known else "")
+        return reply
 
     @property
     def pace_seconds(self) -> float:
-        return max(PACE_SECONDS, self.watchers / MOST_QUESTIONS)
+        """Doubled until it is enough, so that whoever was told another pace still asks at the same moments."""
+        pace = PACE_SECONDS
+        while self.watchers > MOST_QUESTIONS * pace:
+            pace *= 2
+        return pace
 
     @property
     def view_seconds(self) -> float:
-        """How long a view is good enough: a little less than until the next question of the same page."""
-        return self.pace_seconds - 1.0
+        """How long a view is good enough while nothing happens to nodes: where many look, until they ask once more."""
+        pace = self.pace_seconds
+        return LASTS_SECONDS if pace == PACE_SECONDS else 2 * pace - 2 * LASTS_SECONDS
+
+    def _ask_again_seconds(self) -> float:
+        """Until all pages ask: being woken by each of them on its own would cost more than all the answers."""
+        pace = self.pace_seconds
+        wait = pace - self._viewer.around.now() % pace
+        return round(wait if wait > SOONEST_SECONDS else wait + pace, 2)
 
     def _made_of(self, view: View) -> tuple[int, int]:
         """What its answers are made of. The history goes on; while a view lasts, it is that of when it was new."""
@@ -130,7 +166,7 @@ class Desk:
             "ageSeconds": None if at is None else round(max(0.0, around.now() - at), 1),
             "leading": around.is_leading(),
             "synced": view is not None and around.is_synced(),
-            "askAgainSeconds": self.pace_seconds,
+            "askAgainSeconds": self._ask_again_seconds(),
         }
         return msgspec.json.encode(told).decode()
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dashboard.answers import Raw, Unclear, Unknown, found
-from dashboard.view import Seen, View
+from dashboard.seen import Seen
+from dashboard.view import View
 from placement import names
 from placement.auto import settled
 from placement.drill import losses
@@ -40,7 +41,7 @@ def drill(view: View, domain: Domain, name: str = "") -> Raw:
     if not gone and domain is not Domain.SPOT:
         raise Unknown(f"there is no {domain} {name!r}")
     lost = sorted(
-        losses((each.status for each in view.seen), gone),
+        losses(map(view.status, view.seen), gone),
         key=lambda loss: (not loss.falls_below, loss.is_assumed, loss.left - loss.needed),
     )
     below = [loss for loss in lost if loss.falls_below]
@@ -105,11 +106,11 @@ def what_if(view: View, key: tuple[str, str, str], ratio: str, now: float) -> Ra
         "ratio": ratio,
         "mistakes": [str(each) for each in mistakes if each.annotation == names.SPOT_RATIO],  # a limit, for instance
         "wanted": mix_json(then.wanted),
-        "wantedNow": mix_json(seen.status.wanted),
-        "actual": mix_json(seen.status.actual),
+        "wantedNow": mix_json(seen.wanted),
+        "actual": mix_json(seen.actual),
         "moves": len(then.wishes),
         "blocked": blocked,
-        "exposure": seen.status.exposure.raw,
+        "exposure": seen.exposure.raw,
         "savings": seen.savings.raw,
         **outlook(view, then),
     }

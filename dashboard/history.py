@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from dashboard.archive import Archive, Points
@@ -14,6 +15,7 @@ from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Why
 from placement.plan.group import Ground
+from placement.slots import Mix
 
 SAMPLE_SECONDS = 15.0
 CHANGE_SECONDS = 2.0  # a change is told so soon
@@ -39,7 +41,7 @@ class Event:
     @property
     def raw(self) -> dict[str, Any]:
         named = dict(zip(("namespace", "kind", "name"), self.workload, strict=True)) if self.workload else None
-        return {**asdict(self), "workload": named}
+        return {"at": self.at, "what": self.what, "text": self.text, "workload": named, "node": self.node}
 
 
 class History:
@@ -48,7 +50,8 @@ class History:
     def __init__(self, archive: Archive | None = None) -> None:
         self._archive = archive
         self._moved: dict[Key, float] = {}  # when a pod of theirs was last moved; the latest at the end
-        self._samples: deque[tuple[float, int, int]] = deque(maxlen=MOST_SAMPLES)
+        self._points: deque[tuple[int, float]] = deque(maxlen=MOST_SAMPLES)
+        self._sampled: tuple[float, Mix] = (float("-inf"), Mix())
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self._version = 0
         self._lost: frozenset[str] = frozenset()
@@ -56,14 +59,14 @@ class History:
         self._leaving: frozenset[str] = frozenset()
         self._out = {outage.key: outage for outage in NO_OUTAGES}
 
-    def note(self, taken: Taken, done: Sequence[tuple[Action, Outcome | None]]) -> None:
-        """After a pass: what it saw, and what it did."""
+    def note(self, taken: Taken, done: Sequence[tuple[Action, Outcome | None]], now: float) -> None:
+        """After a pass: what was seen last, and what it did."""
         is_more = self._sample(taken)
-        for found in (self._departures(taken), self._losses(taken), self._outages(taken), _moves(taken.at, done)):
+        for found in (self._departures(taken), self._losses(taken), self._outages(taken), _moves(now, done)):
             for event in found:
                 self._events.append(event)
                 is_more = True
-        self._remember(taken.at, done)
+        self._remember(now, done)
         self._version += is_more
 
     @property
@@ -76,8 +79,7 @@ class History:
 
         Prometheus remembers longer, and memory is nearer: what is later than all that Prometheus says is added.
         """
-        samples = (each for each in tuple(self._samples) if each[1] + each[2])
-        own = [(int(at), round(spot / (spot + on_demand), 4)) for at, spot, on_demand in samples]
+        own = list(self._points)
         kept = None if self._archive is None else self._archive.points()
         if kept is None:
             return "memory", thinned(own)
@@ -102,14 +104,16 @@ class History:
 
     def _sample(self, taken: Taken) -> bool:
         """Whether there is another one."""
-        at, *before = self._samples[-1] if self._samples else (float("-inf"),)
+        at, before = self._sampled
         if abs(taken.at - at) < CHANGE_SECONDS:  # clocks may go back
             return False
         mixes = [each.actual for each in taken.assessments.values()]
-        now = [sum(mix.spot for mix in mixes), sum(mix.on_demand for mix in mixes)]
+        now = Mix(sum(mix.spot for mix in mixes), sum(mix.on_demand for mix in mixes))
         if now == before and abs(taken.at - at) < SAMPLE_SECONDS:
             return False
-        self._samples.append((taken.at, now[0], now[1]))
+        self._sampled = (taken.at, now)
+        if now != Mix():
+            self._points.append((int(taken.at), round(now.spot / (now.spot + now.on_demand), 4)))
         return True
 
     def _losses(self, taken: Taken) -> Iterator[Event]:
@@ -166,11 +170,9 @@ def thinned(points: Points, most: int = MOST_POINTS) -> Points:
     if len(points) <= most:
         return list(points)
     size = -(-len(points) // ((most - 1) // 2))
-    chosen = {len(points) - 1}
-    for start in range(0, len(points), size):
-        stretch = range(start, min(start + size, len(points)))
-        chosen |= {pick(stretch, key=lambda index: points[index][1]) for pick in (min, max)}
-    return [points[index] for index in sorted(chosen)]
+    stretches = (points[start : start + size] for start in range(0, len(points), size))
+    chosen = {pick(stretch, key=itemgetter(1)) for stretch in stretches for pick in (min, max)}
+    return sorted(chosen | {points[-1]})
 
 
 _SENTENCES = {

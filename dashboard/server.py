@@ -2,7 +2,7 @@
 
 Fifty pages that ask every few seconds must not cost what the rebalancer itself costs. A connection costs no thread and
 stays open; what was asked before is answered within the callback that completes the request. All else goes through
-Flask's WSGI callable, on other threads, so that a drill holds up nobody who only looks.
+Flask's WSGI callable, on other threads, so that a drill holds up nobody who only looks; once for all who ask the same.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import math
 import socket
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +39,10 @@ MOST_CONNECTIONS = 1000
 LARGEST_HEAD = 32 * 1024  # bytes, body included: nobody has anything to send
 MOST_WAITING = 8
 WORKERS = 4
+FEW = 15  # connections, or questions within MANY_SECONDS: a page and its files are less
+MANY_SECONDS = 0.5
+NAP_SECONDS = 0.15
+TURNS = 3  # of the event loop
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _FIXED = "".join(f"{name}: {value}\r\n" for name, value in {**HEADERS, "Cache-Control": "no-store"}.items())
 
@@ -78,11 +84,16 @@ class Gateway:
 
 
 def _written(reply: Reply, is_last: bool) -> bytes:
+    """Written once for all who are told the same."""
+    known = reply.written.get(is_last)
+    if known is not None:
+        return known
     told = "".join(f"{name}: {value}\r\n" for name, value in reply.headers.items())
     length = "" if reply.status == 304 else f"Content-Length: {len(reply.body)}\r\n"
     ends = "Connection: close\r\n" if is_last else ""
     head = f"HTTP/1.1 {reply.status} {_PHRASES[reply.status]}\r\n{_FIXED}{told}{length}{ends}\r\n"
-    return head.encode("latin-1") + reply.body
+    reply.written[is_last] = head.encode("latin-1") + reply.body
+    return reply.written[is_last]
 
 
 def _head(status: int, headers: list[tuple[str, str]], is_last: bool) -> bytes:
@@ -120,6 +131,9 @@ class Door:
         self.gateway = gateway
         self.workers = ThreadPoolExecutor(WORKERS, "page")
         self._open: set[Connection] = set()
+        self._working: dict[str, list[tuple[Connection, Request]]] = {}  # by target: who waits for the same
+        self._heard = deque([-math.inf] * FEW, FEW)  # when the last few questions came
+        self._napped_at: float | None = None
 
     def come(self, connection: Connection) -> bool:
         """Whether it is let in: there are not too many."""
@@ -132,6 +146,41 @@ class Door:
     def go(self, connection: Connection) -> None:
         self._open.discard(connection)
         self.gateway.desk.watchers = len(self._open)
+
+    def work(self, request: Request, asker: Connection) -> None:
+        """On another thread. What many ask for at the same moment is worked out for the first of them."""
+        others = self._working.get(request.target) if request.target.startswith(API) else None
+        if others is not None:
+            others.append((asker, request))
+            return
+        self._working[request.target] = []
+        done = asyncio.get_running_loop().run_in_executor(self.workers, self.gateway.slow, request)
+        done.add_done_callback(lambda done: self._worked(done, request, asker))
+
+    def _worked(self, done: asyncio.Future[bytes], request: Request, asker: Connection) -> None:
+        others = self._working.pop(request.target, [])
+        asker.worked(done, request.is_last)
+        for each, asked in others:
+            each.again(asked)
+
+    def hear(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A question has come. Where many do, they are gathered: being woken by each costs ten times its answer."""
+        self._heard.append(loop.time())
+        are_many = len(self._open) > FEW or self._heard[-1] - self._heard[0] < MANY_SECONDS
+        if are_many and self._napped_at is None:
+            self._napped_at = loop.time()
+            loop.call_soon(self._nap, loop)
+
+    def _nap(self, loop: asyncio.AbstractEventLoop, turns: int = 0) -> None:
+        """All that comes meanwhile is heard within the next turns: a new connection, its request, its end."""
+        if turns:
+            loop.call_soon(self._nap, loop, turns - 1)
+        elif self._napped_at is not None and self._heard[-1] >= self._napped_at:
+            self._napped_at = loop.time()
+            time.sleep(NAP_SECONDS)
+            loop.call_soon(self._nap, loop, TURNS)
+        else:
+            self._napped_at = None
 
     def sweep(self) -> None:
         """Closes what has said nothing for too long."""
@@ -224,6 +273,7 @@ class Connection(asyncio.Protocol):
         is_last = not self._parser.should_keep_alive()
         self._waiting.append(Request(method, self._target.decode("latin-1"), self._headers, is_last))
         self._begin()
+        self._door.hear(self._loop)
         if len(self._waiting) > MOST_WAITING:
             self._refuse(429)
         elif not self._is_busy:
@@ -239,10 +289,15 @@ class Connection(asyncio.Protocol):
                 self._write(answer, request.is_last)
                 continue
             self._is_busy = True
-            working = self._loop.run_in_executor(self._door.workers, self._door.gateway.slow, request)
-            working.add_done_callback(lambda done, last=request.is_last: self._worked(done, last))  # type: ignore[misc]
+            self._door.work(request, self)
 
-    def _worked(self, done: asyncio.Future[bytes], is_last: bool) -> None:
+    def again(self, request: Request) -> None:
+        """Somebody else's answer to the same is there."""
+        self._is_busy = False
+        self._waiting.appendleft(request)
+        self._go_on()
+
+    def worked(self, done: asyncio.Future[bytes], is_last: bool) -> None:
         self._is_busy = False
         if done.cancelled():
             return
@@ -252,6 +307,9 @@ class Connection(asyncio.Protocol):
             self._refuse(500)
             return
         self._write(done.result(), is_last)
+        self._go_on()
+
+    def _go_on(self) -> None:
         self._next()
         if self._is_ending and not self._is_busy:
             self.close()

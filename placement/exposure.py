@@ -146,22 +146,24 @@ def exposure(ready: Iterable[Place], availability: Availability, observed: Obser
     pool_of: dict[str, str] = {}
     pools: dict[str, int] = {}
     zones: dict[str, int] = {}
-    count = spot = 0
+    serving = spot = 0
     for place in ready:
-        count += 1
+        serving += 1
         nodes[place.node] = nodes.get(place.node, 0) + 1
         pool_of[place.node] = place.pool
         zones[place.zone] = zones.get(place.zone, 0) + 1
         if place.pool:
             spot += 1
             pools[place.pool] = pools.get(place.pool, 0) + 1
+    headroom = serving - availability.needed
+    harmless = max(0, headroom)  # most are, and need not be looked at any further
     perils = [
-        *(Peril(observed.of(pool).rate, replicas) for pool, replicas in pools.items()),
-        *(Peril(observed.node_rate(pool_of[node]), replicas) for node, replicas in nodes.items()),
+        *(Peril(observed.of(pool).rate, count) for pool, count in pools.items() if count > harmless),
+        *(Peril(observed.node_rate(pool_of[node]), count) for node, count in nodes.items() if count > harmless),
     ]
     hours = min((observed.of(pool).hours for pool in pools), default=0.0)
-    expected = risk(perils, count - availability.needed, hours)
-    return Exposure(count, availability, _fullest(nodes), _fullest(pools), _fullest(zones), Blast(spot), expected)
+    expected = risk(perils, headroom, hours)
+    return Exposure(serving, availability, _fullest(nodes), _fullest(pools), _fullest(zones), Blast(spot), expected)
 
 
 def _fullest(counts: Mapping[str, int]) -> Blast:

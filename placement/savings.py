@@ -210,10 +210,6 @@ class Savings:
     full: float = 0.0
     sources: Mapping[PriceSource, int] = field(default_factory=dict)  # spot pods
 
-    def __add__(self, other: Savings) -> Savings:
-        sources = Counter(self.sources) + Counter(other.sources)
-        return Savings(self.charged + other.charged, self.full + other.full, sources)
-
     @property
     def share(self) -> float | None:
         """Negative where surge and fallback cost more than spot saves."""
@@ -224,18 +220,35 @@ class Savings:
         if self.share is None:
             return "Nothing is known of savings: no pod has a node"
         count = sum(self.sources.values())
-        told = ", ".join(f"{pods} by {_told(source)}" for source, pods in sorted(self.sources.items()))
-        return f"Spot saves {self.share:.1%} of the price on on-demand ({_pods(count)}{': ' if told else ''}{told})"
+        rates = ", ".join(f"{pods} by {told(source)}" for source, pods in sorted(self.sources.items()))
+        return f"Spot saves {self.share:.1%} of the price on on-demand ({_pods(count)}{': ' if rates else ''}{rates})"
 
     @property
     def raw(self) -> dict[str, Any]:
+        """What is saved and what is paid, both of the price on on-demand, and by whose prices of spot."""
         share = self.share
-        sources = {str(source): count for source, count in sorted(self.sources.items())}
-        return {"share": None if share is None else round(share, 4), "sources": sources}
+        return {
+            "share": None if share is None else round(share, 4),
+            "cost": None if share is None else round(1 - share, 4),
+            "sources": {str(source): count for source, count in sorted(self.sources.items())},
+        }
 
 
-def _told(source: PriceSource) -> str:
-    return f"{source} {DEFAULT_RATIO}" if source is PriceSource.DEFAULT else str(source)
+def total(savings: Iterable[Savings]) -> Savings:
+    """Of all these together."""
+    charged = full = 0.0
+    sources: dict[PriceSource, int] = {}
+    for each in savings:
+        charged += each.charged
+        full += each.full
+        for source, pods in each.sources.items():
+            sources[source] = sources.get(source, 0) + pods
+    return Savings(charged, full, sources)
+
+
+def told(source: str) -> str:
+    """The default is a guess, so it says which."""
+    return f"{source} {DEFAULT_RATIO}" if source == PriceSource.DEFAULT else str(source)
 
 
 def _pods(count: int) -> str:
@@ -264,12 +277,12 @@ def savings_in(
     for pod in snapshot.pods:
         if pod.owner is None and released(pod) is not None:
             let_go.setdefault(owners.get(former_owner(pod), ""), []).append(pod)
-    total = Savings()
-    for status in found:
-        workload = status.workload
-        pods = (*(each.pod for each in status.pods), *let_go.get(workload.uid, ()))
-        total += savings_of(pods, workload.replicas, rates)
-    return total
+    return total(
+        savings_of(
+            (*(each.pod for each in status.pods), *let_go.get(status.workload.uid, ())), status.workload.replicas, rates
+        )
+        for status in found
+    )
 
 
 def charged(pods: Iterable[tuple[Needs, str]], replicas: int, rates: Mapping[str, Rate]) -> Savings:
@@ -277,8 +290,11 @@ def charged(pods: Iterable[tuple[Needs, str]], replicas: int, rates: Mapping[str
     costs = whole = 0.0
     count = 0
     sources: Counter[PriceSource] = Counter()
+    known, weight = None, 0.0
     for needs, node in pods:
-        weight, rate = weight_of(needs), rates[node]
+        if needs is not known:  # pods of one template share it
+            known, weight = needs, weight_of(needs)
+        rate = rates[node]
         costs += weight * rate.ratio
         whole += weight
         count += 1

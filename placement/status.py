@@ -164,7 +164,7 @@ def status_of(
     """One workload, for who knows its policy, its pods and the replicas of each revision that wants any."""
     policy, mistakes = read
     pods = tuple(_pod_status(pod, where.get(pod.node)) for pod in sorted(owned, key=_slot_order))
-    wanted = _wanted(workload, active, policy)
+    wanted = wanted_of(workload, active, policy)
     actual = Mix.of(each.node_class for each in pods if each.serves and each.node_class)
     return WorkloadStatus(
         workload,
@@ -186,7 +186,7 @@ def _slot_order(pod: Pod) -> tuple[int, str]:
     return (1_000_000 if pod.slot is None else pod.slot, pod.name)
 
 
-def _wanted(workload: Workload, active: list[int], policy: Policy) -> Mix:
+def wanted_of(workload: Workload, active: list[int], policy: Policy) -> Mix:
     """The formula on spec.replicas; while a rollout is under way, the sum over its revisions."""
     if len(active) < 2:
         return policy.slots.mix(workload.replicas)

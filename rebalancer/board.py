@@ -56,6 +56,7 @@ class Board:
         self._configuration = configuration
         self._terminating = frozenset(configuration.leaving_taints) - SCALED_DOWN
         self._changes: deque[tuple[Any, Any]] = deque()
+        self.version = 0  # goes up whenever something may be another
         self._namespaces: dict[str, Namespace] = {}
         self._nodes: dict[str, Node] = {}
         self._workloads: dict[str, Workload] = {}  # by UID, as all that follow
@@ -107,6 +108,7 @@ class Board:
             old, new = self._changes.popleft()
             self._takes[type(new if new is not None else old)](old, new)
             count += 1
+        self.version += count
         return count
 
     def _take_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
@@ -290,6 +292,7 @@ class Board:
             touched = touched | self._restless
             self._looked_at = now
         self._dirty = set()
+        self.version += len(touched)
         ground = self.ground
         for uid in touched:
             try:

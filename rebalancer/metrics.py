@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from dashboard.seen import Seen
+from dashboard.view import Taken, View
 from placement import names
-from placement.exposure import Domain, exposure, places
+from placement.exposure import Domain
 from placement.metrics import METRICS
 from placement.model import NO_AMOUNTS, Class
-from placement.observation import NOTHING_OBSERVED, Observed
+from placement.observation import NEVER_WATCHED
 from placement.plan.actions import How, Plan
-from placement.plan.assess import Assessment
-from placement.plan.group import Ground, Site
-from rebalancer.board import Board
+from placement.plan.group import Site
+from placement.slots import Mix
 from rebalancer.executor import Done
 
 # A second series for each counter, that nobody asks for.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-STATES = ("serving", "pending", "soft", "fallback")
 _MOVES = (How.RELEASE, How.FINISH, How.UNDO, How.EVICT, How.REPLACE, How.BURY)
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What a pass left, as of one moment. Scrapes come on threads of their own, and the board is the loop's alone:
-    in the middle of a pass its workloads may be on nodes that it does not know any more.
-    """
-
-    assessments: tuple[Assessment, ...]
-    ground: Ground
-    used: Mapping[str, Mapping[str, int]]  # by node
-    failing: int = 0  # workloads that could not be assessed
-
-
-COPY_SECONDS = 1.0
-NOTHING_LEFT = Left((), Ground({}), {})
 
 
 class Metrics:
@@ -50,16 +32,10 @@ class Metrics:
 
     def __init__(
         self,
-        board: Board,
+        view: Callable[[], View | None],
         is_leading: Callable[[], bool],
-        observed: Callable[[], Observed] = lambda: NOTHING_OBSERVED,
-        timer: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._timer = timer
-        self._copied_at = float("-inf")
         self.registry = CollectorRegistry()
-        self._board = board
-        self._left = NOTHING_LEFT
         own = self.registry
         self._moves = Counter(*METRICS[names.METRIC_MOVES].declared, registry=own)
         self._actions = Counter(*METRICS[names.METRIC_ACTIONS].declared, registry=own)
@@ -70,19 +46,10 @@ class Metrics:
         self.cache_age = Gauge(*METRICS[names.METRIC_CACHE_AGE].declared, registry=own)
         self.outage_version = Gauge(*METRICS[names.METRIC_OUTAGE_VERSION].declared, registry=own)
         Gauge(*METRICS[names.METRIC_LEADING].declared, registry=own).set_function(is_leading)
-        self.registry.register(_Workloads(lambda: self._left, is_leading, observed))
-
-    def _copy(self) -> None:
-        """Once a second, however many passes there are: the work for an event must not grow with the cluster."""
-        board, now = self._board, self._timer()
-        if board.ground is self._left.ground and now - self._copied_at < COPY_SECONDS:
-            return
-        self._copied_at = now
-        self._left = Left(tuple(board.assessments.values()), board.ground, board.amounts(), len(board.failing))
+        self.registry.register(_Workloads(view, is_leading))
 
     def tell(self, made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         """On the loop's thread, after a pass."""
-        self._copy()
         self._plan_seconds.observe(plan_seconds)
         self._pass_seconds.observe(pass_seconds)
         blocked: Tally[str] = Tally()
@@ -102,56 +69,48 @@ class Metrics:
 
 
 class _Workloads(Collector):
-    """Series that are worked out when somebody asks."""
+    """Series that are worked out when somebody asks, from what the page shows. Scrapes come on threads of their own."""
 
-    def __init__(
-        self, left: Callable[[], Left], is_leading: Callable[[], bool], observed: Callable[[], Observed]
-    ) -> None:
-        self._left = left
+    def __init__(self, view: Callable[[], View | None], is_leading: Callable[[], bool]) -> None:
+        self._view = view
         self._is_leading = is_leading
-        self._observed = observed
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         return ()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        if not self._is_leading():
+        view = self._view() if self._is_leading() else None
+        if view is None:
             return
-        left = self._left()
-        found = sorted(left.assessments, key=lambda each: each.group.workload.key)
-        most = left.ground.configuration.metrics.workloads
-        yield _single(names.METRIC_WORKLOADS_LEFT_OUT, max(0, len(found) - most))
-        yield _single(names.METRIC_WORKLOADS_FAILING, left.failing)
-        moving = (cohort for each in found if each.under_way for cohort in each.group.cohorts)
+        most = view.taken.ground.configuration.metrics.workloads
+        yield _single(names.METRIC_WORKLOADS_LEFT_OUT, max(0, len(view.seen) - most))
+        yield _single(names.METRIC_WORKLOADS_FAILING, view.taken.failing)
+        moving = (cohort for each in view.seen if each.assessment.under_way for cohort in each.assessment.group.cohorts)
         yield _single(names.METRIC_UNDER_WAY, sum(len(cohort.released) for cohort in moving))
-        yield from _of_workloads(found[:most])
-        observed = self._observed()
-        yield from _exposures(found[:most], left.ground, observed)
-        yield from _of_pools(observed)
-        yield from _nodes(left)
+        yield from _of_workloads(view.seen[:most])
+        yield from _exposures(view.seen[:most])
+        yield from _of_pools(view)
+        yield from _nodes(view.taken)
 
 
-def _exposures(found: Sequence[Assessment], ground: Ground, observed: Observed) -> Iterator[GaugeMetricFamily]:
-    where = places({name: site.node for name, site in ground.sites.items()}, ground.configuration)
+def _exposures(found: Sequence[Seen]) -> Iterator[GaugeMetricFamily]:
     headroom = _family(names.METRIC_HEADROOM)
     blast = _family(names.METRIC_BLAST_RADIUS)
     survives = _family(names.METRIC_SURVIVES)
     incidents, unavailable = _family(names.METRIC_INCIDENTS), _family(names.METRIC_UNAVAILABILITY)
     for each in found:
-        ready = [where[member.pod.node] for member in each.members if member.serves]
-        seen = exposure(ready, each.group.availability, observed)
-        labels = _labels(each)
-        incidents.add_metric(labels, seen.risk.incidents)
-        unavailable.add_metric(labels, seen.risk.unavailability)
-        headroom.add_metric([*labels, str(seen.is_assumed).lower()], seen.headroom)
+        exposed = each.exposure
+        incidents.add_metric(each.key, exposed.risk.incidents)
+        unavailable.add_metric(each.key, exposed.risk.unavailability)
+        headroom.add_metric([*each.key, str(exposed.is_assumed).lower()], exposed.headroom)
         for domain in Domain:
-            blast.add_metric([*labels, str(domain)], seen.blast(domain).replicas)
-            survives.add_metric([*labels, str(domain)], seen.survives(domain))
+            blast.add_metric([*each.key, str(domain)], exposed.blast(domain).replicas)
+            survives.add_metric([*each.key, str(domain)], exposed.survives(domain))
     yield from (headroom, blast, survives, incidents, unavailable)
 
 
-def _nodes(left: Left) -> Iterator[GaugeMetricFamily]:
-    sites = list(left.ground.sites.values())
+def _nodes(taken: Taken) -> Iterator[GaugeMetricFamily]:
+    sites = list(taken.ground.sites.values())
     nodes = _family(names.METRIC_NODES)
     for (pool, state), count in Tally((_pool(site), _state(site)) for site in sites).items():
         nodes.add_metric([*pool, state], count)
@@ -161,59 +120,56 @@ def _nodes(left: Left) -> Iterator[GaugeMetricFamily]:
         there = [site for site in sites if _pool(site) == pool]
         for resource in ("cpu", "memory", "pods"):
             total = sum(site.node.allocatable.get(resource, 0) for site in there)
-            asked = sum(left.used.get(site.node.name, NO_AMOUNTS).get(resource, 0) for site in there)
+            asked = sum(taken.used.get(site.node.name, NO_AMOUNTS).get(resource, 0) for site in there)
             if total:
                 used.add_metric([*pool, resource], asked / total)
     yield used
-    classes = left.ground.configuration.classes
+    classes = taken.ground.configuration.classes
     unknown = sum(classes.of_node(site.node.labels) is None for site in sites)
     yield _single(names.METRIC_UNKNOWN_NODES, unknown)
 
 
-def _of_pools(observed: Observed) -> Iterator[GaugeMetricFamily]:
+def _of_pools(view: View) -> Iterator[GaugeMetricFamily]:
+    """Those that were watched, and those that are there: what nobody has watched yet is taken to be lost, too."""
     rates, hours = _family(names.METRIC_POOL_LOSSES), _family(names.METRIC_POOL_WATCHED)
-    for pool, record in observed.pools.items():
+    there = {place.pool: NEVER_WATCHED for place in view.places.values() if place.pool}
+    for pool, record in {**there, **view.observed.pools}.items():
         labels = pool.split("/", 1)
         rates.add_metric(labels, record.rate)
         hours.add_metric(labels, record.hours * 3600)
     yield from (rates, hours)
 
 
-def _of_workloads(found: Sequence[Assessment]) -> Iterator[GaugeMetricFamily]:
+def _of_workloads(found: Sequence[Seen]) -> Iterator[GaugeMetricFamily]:
     pods = _family(names.METRIC_WORKLOAD_PODS)
     wanted = _family(names.METRIC_WORKLOAD_WANTED)
     share = _family(names.METRIC_SPOT_SHARE)
     floor = _family(names.METRIC_FLOOR)
     for each in found:
-        labels = _labels(each)
-        counts = _states(each)
-        for (of, state), count in counts.items():
-            pods.add_metric([*labels, of, state], count)
-        wanted.add_metric([*labels, str(Class.SPOT)], each.wanted.spot)
-        wanted.add_metric([*labels, str(Class.ON_DEMAND)], each.wanted.on_demand)
-        serving = [counts[str(of), "serving"] for of in (Class.SPOT, Class.ON_DEMAND)]
-        if any(serving):
-            share.add_metric(labels, serving[0] / sum(serving))
-        floor.add_metric(labels, each.group.policy.slots.floor)
+        for state, mix in states_of(each).items():
+            pods.add_metric([*each.key, str(Class.SPOT), state], mix.spot)
+            pods.add_metric([*each.key, str(Class.ON_DEMAND), state], mix.on_demand)
+        wanted.add_metric([*each.key, str(Class.SPOT)], each.wanted.spot)
+        wanted.add_metric([*each.key, str(Class.ON_DEMAND)], each.wanted.on_demand)
+        serving = each.actual.spot + each.actual.on_demand
+        if serving:
+            share.add_metric(each.key, each.actual.spot / serving)
+        floor.add_metric(each.key, each.assessment.group.policy.slots.floor)
     yield from (pods, wanted, share, floor)
 
 
-def _states(found: Assessment) -> Tally[tuple[str, str]]:
+def states_of(seen: Seen) -> dict[str, Mix]:
     """Serving, soft and fallen-back pods by the class of their node, pending ones by the class that they are of."""
-    counts = Tally[tuple[str, str]]({(str(of), state): 0 for of in Class for state in STATES})
-    for member in found.members:
-        of = str(member.of or Class.ON_DEMAND)
-        is_soft = names.SOFT in member.pod.annotations
-        is_serving = member.pod.ready and member.site is not None  # on a leaving node, too, as in `status`
-        counts[of, "serving" if is_serving else "pending"] += 1
-        counts[of, "soft"] += is_soft
-        counts[of, "fallback"] += is_soft and member.site is not None and member.pod.labels.get(names.CLASS) != of
-    return counts
-
-
-def _labels(found: Assessment) -> list[str]:
-    workload = found.group.workload
-    return [workload.namespace, str(workload.kind), workload.name]
+    members = seen.assessment.members
+    pending = [member for member in members if not member.pod.ready or member.site is None]
+    soft = [member for member in members if names.SOFT in member.pod.annotations]
+    fallen = [each for each in soft if each.site is not None and each.pod.labels.get(names.CLASS) != each.of]
+    return {
+        "serving": seen.actual,
+        "pending": Mix.of(member.of or Class.ON_DEMAND for member in pending),
+        "soft": Mix.of(member.of or Class.ON_DEMAND for member in soft),
+        "fallback": Mix.of(member.of or Class.ON_DEMAND for member in fallen),
+    }
 
 
 def _family(name: str) -> GaugeMetricFamily:

@@ -6,7 +6,7 @@ stood for a while: of five nodes that go one after the other the owner reads onc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -109,6 +109,7 @@ class Teller:
         self._standing: frozenset[tuple[str, str]] = frozenset()
         self._memory: dict[str, _Memory] = {}  # by the workload's UID
         self._found: Mapping[str, Assessment] | None = None  # the picture that was last looked at
+        self._waiting: set[str] = set()  # of whom there will be more to tell, by and by
         self._ground: Ground | None = None
         self._where: Mapping[str, Place] = {}
 
@@ -126,21 +127,24 @@ class Teller:
     def watch(self, found: Mapping[str, Assessment], ground: Ground, now: float) -> None:
         """Fallback and its end, replicas that went with nodes, and pools that must not go. Looks only at changes.
 
-        Passes that are shown the same picture have nothing new to tell: there may be many in a second.
+        Where the picture is the one that was last looked at, time alone may have changed something.
         """
-        if found is self._found:
-            return
-        self._found = found
-        for uid in [uid for uid in self._memory if uid not in found]:
-            del self._memory[uid]
-        for uid, each in found.items():
-            before = self._memory.get(uid)
+        looked: Iterable[str] = self._waiting
+        if found is not self._found:
+            self._found = looked = found
+            for uid in [uid for uid in self._memory if uid not in found]:
+                del self._memory[uid]
+        self._waiting = set()
+        for uid in looked:
+            before, each = self._memory.get(uid), found[uid]
             if before is not None and before.found is each and not before.is_waiting:
                 continue
             is_same = before is not None and before.found is each
             standing = before.standing if before and is_same else standing_of(each, self._places(ground))
             known = before or _Memory(each, standing, exposed_since=now)
-            self._memory[uid] = self._watched(each.group.workload, known, each, standing, now)
+            after = self._memory[uid] = self._watched(each.group.workload, known, each, standing, now)
+            if after.is_waiting:
+                self._waiting.add(uid)
 
     def _places(self, ground: Ground) -> Mapping[str, Place]:
         """Of all nodes; made anew when a node is another one."""

@@ -78,8 +78,14 @@ async function poll(round) {
     else if (!(error instanceof TypeError || error.name === "TimeoutError")) throw error;
   } finally {
     tellState();
-    if (round === asked) setTimeout(poll, (heard?.askAgainSeconds ?? PACE_SECONDS) * 1000, round);
+    if (round === asked) setTimeout(poll, pause(), round);
   }
+}
+
+// Until the moment at which the server wants all pages to ask; while it says nothing, at our own pace.
+function pause() {
+  const left = heard ? heard.at + heard.askAgainSeconds * 1000 - Date.now() : 0;
+  return left > 0 ? left : PACE_SECONDS * 1000;
 }
 
 const again = () => poll(++asked);

@@ -88,12 +88,12 @@ function drawRoom({ spot, onDemand, allOnDemand }) {
 }
 
 function drawChange(data) {
-  if (!data) return h("p", { class: "quiet" }, "Choose a workload to see its moves and exposure before you set a ratio.");
+  if (!data) return h("p", { class: "quiet" }, "Choose a workload to see its moves, exposure and cost before you set a ratio.");
   if (data.error) return h("p", { class: "quiet" }, data.error);
   const [now, then] = [data.exposure, data.exposureAfter];
   const rows = [
     ["Mix wanted (spot + on-demand)", mix(data.wantedNow), mix(data.wanted)],
-    ["Saved of the on-demand price", percent(data.savings.share), data.savingsAfter && percent(data.savingsAfter.share)],
+    ["Cost, of the same on on-demand", percent(data.savings.cost), data.savingsAfter && percent(data.savingsAfter.cost)],
     ["Headroom", signed(now.headroom), then && signed(then.headroom)],
     ...Object.entries(DOMAINS).map(([domain, text]) => [`${text}: replicas at once`, told(now, domain), then && told(then, domain)]),
   ];
@@ -102,7 +102,7 @@ function drawChange(data) {
     ...data.mistakes.map((text) => h("p", { class: "banner warn" }, text)),
     data.blocked.length > 0 && h("p", {}, `In the way now: ${data.blocked.join("; ")}.`),
     table("Now, and with that ratio", [["", (row) => row[0]], ["Now", (row) => row[1], "number"], [`At ${data.ratio}`, (row) => row[2] ?? "too many to estimate", "number"]], rows, ""),
-    h("p", { class: "quiet small" }, `An estimate: each pod goes to the emptiest node that is proven to take it; prices: ${priceSource(data.savingsAfter ?? data.savings)}.`),
+    h("p", { class: "quiet small" }, `An estimate: each pod goes to the emptiest node that is proven to take it; spot prices: ${priceSource({ sources: { ...data.savings.sources, ...data.savingsAfter?.sources } })}.`),
     h("pre", {}, `kubectl -n ${data.namespace} annotate ${data.kind.toLowerCase()}/${data.name} spotweave.dev/spot-ratio=${data.ratio} --overwrite`),
   ];
 }

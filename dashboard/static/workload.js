@@ -64,10 +64,10 @@ function drawNext({ next, blocked, released }) {
 const drawPods = (pods) => [
   table("Pods: where each is and why", [
     ["Pod", (each) => each.name],
-    ["Slot", (each) => each.slot ?? "–", "number"],
+    ["Slot", (each) => each.slot ?? "–", "number extra"],
     ["Class", (each) => each.class ? chip(each.class) : each.given ? [chip(each.given), " wanted"] : "–"],
     ["Node", (each) => each.node ? [each.node, each.leaving ? h("span", { class: "bad" }, " leaving") : ""] : "no node", "extra"],
-    ["Pool", (each) => each.pool ?? each.zone ?? "–"],
+    ["Pool", (each) => each.pool ?? each.zone ?? "–", "pool-name"],
     ["Serves", (each) => verdict(each.serves, each.serves ? "yes" : "no")],
     ["Why", (each) => each.reason, "wide"],
   ], pods, "It has no pods."),

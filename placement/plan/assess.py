@@ -79,7 +79,8 @@ class Assessment:
     group: Group
     members: tuple[Member, ...]
     wanted: Mix
-    actual: Mix
+    actual: Mix  # ready, by the class of their nodes, as `status` tells it
+    lasting: Mix  # the same without those on nodes that are leaving
     notes: tuple[Action, ...] = ()  # annotations to write
     sweeps: tuple[Action, ...] = ()  # moves to finish or to undo
     wishes: tuple[Wish, ...] = ()
@@ -110,12 +111,12 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         given = slots_for(group, cohort, own)
         notes += notes_of(group, cohort, own, given, configuration)
         members += (_in_slot(member, given[member.pod.uid]) for member in own)
-    serving = [member.site.of for member in members if member.serves and member.site]
     found = Assessment(
         group,
         tuple(members),
         wanted=sum((slots.mix(cohort.replicas) for cohort in group.cohorts), Mix()),
-        actual=Mix.of(serving),
+        actual=Mix.of(site.of for site in _serving(group, members, sites)),
+        lasting=Mix.of(member.site.of for member in members if member.serves and member.site),
         notes=tuple(notes),
         sweeps=tuple(sweeps),
         stuck=tuple(stuck),
@@ -124,6 +125,13 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         is_written=all(member.written == member.slot for member in members),
     )
     return replace(found, wishes=tuple(_wishes(found, ground, now)))
+
+
+def _serving(group: Group, members: Sequence[Member], sites: Sites) -> Iterator[Site]:
+    """Where ready pods are; also those that were released a moment ago, and that are not on their way out yet."""
+    yield from (member.site for member in members if member.pod.ready and member.site is not None)
+    let_go = (pod for cohort in group.cohorts for pod in cohort.let_go if pod.ready and not pod.terminating)
+    yield from (sites[pod.node] for pod in let_go if pod.node in sites)
 
 
 def _lost(group: Group, sites: Sites) -> Iterator[Pod]:
@@ -324,7 +332,7 @@ def _leaving(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
 def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
     """Pods on another class than their slot's."""
     slots = found.group.policy.slots
-    short = found.actual.on_demand < min(found.wanted.on_demand, slots.floor)
+    short = found.lasting.on_demand < min(found.wanted.on_demand, slots.floor)
     classes = _classes_of_slots(found)
     for member in found.members:
         if member.site is None or member.slot is None or classes[member.slot] is member.site.of:
@@ -349,8 +357,8 @@ def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, C
     way or pods wait for a node, nobody knows yet how full the pools will be.
     """
     group = found.group
-    headroom = max(1, found.actual.spot + found.actual.on_demand - group.needed)
-    if found.actual.spot <= headroom:
+    headroom = max(1, found.lasting.spot + found.lasting.on_demand - group.needed)
+    if found.lasting.spot <= headroom:
         return  # so does every pool
     if any(cohort.released for cohort in group.cohorts) or any(not member.pod.node for member in found.members):
         return

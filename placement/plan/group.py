@@ -83,6 +83,11 @@ class Cohort:
     def live(self) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.is_live)
 
+    @property
+    def let_go(self) -> tuple[Pod, ...]:
+        """Released a moment ago: their ReplicaSet still owns them, so they still count as its pods."""
+        return tuple(pod for pod in self.released if pod.owner is not None and pod.owner.uid == self.uid)
+
 
 @dataclass(frozen=True, slots=True)
 class Group:

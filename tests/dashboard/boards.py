@@ -107,7 +107,7 @@ class Shown:
         self.board.refresh(self.now)
         board = self.board
         made = plan(Scene(board.restless, board.ground, board.used, self.now, is_paused=self.pause is not None))
-        self.history.note(self.viewer.take(made, self.now), done)
+        self.history.note(self.viewer.take(made, self.now), done, self.now)
         return made
 
     def get(self, path: str, status: int = 200) -> Any:

@@ -30,7 +30,7 @@ def test_samples_are_bounded() -> None:
     page = shown()
     for _ in range(MOST_SAMPLES + 10):
         page.now += SAMPLE_SECONDS
-        page.history.note(page.viewer.take(Plan(), page.now), ())
+        page.history.note(page.viewer.take(Plan(), page.now), (), page.now)
     assert len(page.get("overview")["spotShare"]["history"]) <= MOST_POINTS
     assert page.get("overview")["spotShare"]["history"][0][0] > page.now - SAMPLE_SECONDS * (MOST_SAMPLES + 1)
 

@@ -146,8 +146,9 @@ def test_a_ratio_is_tried_on_the_page(tab: Tab) -> None:
         found = {row[0]: row[1:] for row in cells(tab, "Now, and with that ratio")}
         assert found["Mix wanted (spot + on-demand)"] == ["6 + 4", "3 + 7"]
         assert found["Headroom"] == [str(now["headroom"]), str(then["headroom"])]
-        saved = [f"{round(100 * told[key]['share'])} %" for key in ("savings", "savingsAfter")]
-        assert found["Saved of the on-demand price"] == saved
+        cost = [f"{int(100 * told[when]['cost'] + 0.5)} %" for when in ("savings", "savingsAfter")]
+        assert found["Cost, of the same on on-demand"] == cost
+        tab.shows("spot prices: assuming spot at 0.35")
         for domain, text in (("node", "A node"), ("pool", "A spot pool"), ("zone", "A zone"), ("spot", "All spot")):
             numbers = [cell.removesuffix(" (too many)") for cell in found[f"{text}: replicas at once"]]
             assert numbers == [str(each["blastRadius"][domain]) for each in (now, then)]
@@ -180,8 +181,10 @@ def test_it_says_how_much_the_data_is_worth(tab: Tab) -> None:
     with opened(tab, page):
         tab.shows("Live")
         page.is_leading = False
+        page.now += 1
         tab.shows("Live, not the leader")
         page.is_synced = False
+        page.now += 1
         tab.shows("Not synced")
         page.is_synced = True
         page.now += 25

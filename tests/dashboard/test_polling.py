@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.desk import MOST_QUESTIONS, PACE_SECONDS, STATE, Body, encoded, packed
-from dashboard.server import LARGEST_HEAD, serving
+from dashboard.desk import MOST_QUESTIONS, PACE_SECONDS, SAME_SECONDS, SOONEST_SECONDS, STATE, Body, encoded, packed
+from dashboard.server import FEW, LARGEST_HEAD, serving
 from placement import names
-from tests.dashboard.boards import SHOP, Shown, deployment, shown, snapshot, with_token
+from tests.dashboard.boards import SHOP, Shown, cordoned, deployment, shown, snapshot, with_token
 from tests.localcluster.awaiting import until
 
 OVERVIEW = "/api/v1/overview?with=pools"
@@ -40,7 +40,7 @@ def ask(connection: http.client.HTTPConnection, path: str = OVERVIEW, **headers:
     return answer.status, answer.headers, answer.read()
 
 
-def pace(connection: http.client.HTTPConnection) -> float:
+def wait(connection: http.client.HTTPConnection) -> float:
     return float(json.loads(ask(connection)[1][STATE])["askAgainSeconds"])
 
 
@@ -102,15 +102,58 @@ def test_what_is_put_in_front_of_what_was_packed_is_gzip(front: bytes, rest: byt
 
 
 def test_the_more_look_the_rarer_each_asks() -> None:
-    """One page every two seconds; a hundred of them every ten, so that all together ask ten times a second."""
+    """One page every two seconds; a hundred of them every eight, so that all ask no more than 15 times a second."""
     page = shown()
     with served(page) as connection:
-        assert pace(connection) == PACE_SECONDS
+        ask(connection)
+        assert page.desk.pace_seconds == PACE_SECONDS
         many = [socket.create_connection((connection.host, connection.port)) for _ in range(99)]
-        until(lambda: pace(connection) == 100 / MOST_QUESTIONS, "all are counted")
+        until(lambda: page.desk.pace_seconds == 4 * PACE_SECONDS, "all are counted")
+        assert len(many) / page.desk.pace_seconds <= MOST_QUESTIONS
         for each in many:
             each.close()
-        until(lambda: pace(connection) == PACE_SECONDS, "all are gone")
+        until(lambda: page.desk.pace_seconds == PACE_SECONDS, "all are gone")
+
+
+def test_pages_are_told_to_ask_at_the_same_moment() -> None:
+    """Whenever they ask first: the server is woken once for all of them. None is told to ask again at once."""
+    page = shown()
+    began = page.now
+    with served(page) as connection:
+        for seconds in (0.0, 0.3, 0.9, 1.4, 1.6, 1.99):
+            page.now = began + seconds
+            told = wait(connection)
+            assert (page.now + told) % PACE_SECONDS == pytest.approx(0.0, abs=0.01)
+            assert SOONEST_SECONDS <= told <= PACE_SECONDS + SOONEST_SECONDS
+
+
+def test_who_asks_at_the_same_moment_is_told_the_same() -> None:
+    """Byte for byte, written once; a moment later they hear another age."""
+    page = shown()
+    with served(page) as connection:
+        ask(connection)
+        once = page.desk.quick(OVERVIEW, takes_gzip=True, known="")
+        assert once is not None
+        page.now += SAME_SECONDS / 2
+        assert page.desk.quick(OVERVIEW, takes_gzip=True, known="") is once
+        assert page.desk.quick(OVERVIEW, takes_gzip=True, known=once.headers["ETag"]) is not once
+        page.now += SAME_SECONDS
+        assert json.loads(ask(connection)[2])["ageSeconds"] == pytest.approx(1.5 * SAME_SECONDS, abs=0.1)
+
+
+def test_questions_without_number_are_all_answered() -> None:
+    """More than a few at once: they are gathered, and none is forgotten."""
+    page = shown()
+    with served(page) as connection:
+        ask(connection)
+        many = [socket.create_connection((connection.host, connection.port), timeout=10) for _ in range(3 * FEW)]
+        for _ in range(3):
+            for each in many:
+                each.sendall(f"GET {OVERVIEW} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            for each in many:
+                assert each.recv(1 << 16).startswith(b"HTTP/1.1 200 OK")
+        for each in many:
+            each.close()
 
 
 def test_the_quick_way_lets_nobody_in_whom_the_other_keeps_out(tmp_path: Path) -> None:
@@ -170,6 +213,22 @@ def test_whatever_is_sent_gets_an_answer(sent: bytes, status: int) -> None:
         assert ask(connection)[0] == 200
 
 
+def test_who_waits_for_the_same_is_answered_with_the_first() -> None:
+    """Thirty ask what nobody has asked before, and have no more to say: each is answered, and its connection ends."""
+    page = shown()
+    with served(page) as connection:
+        many = [socket.create_connection((connection.host, connection.port), timeout=10) for _ in range(30)]
+        for each in many:
+            each.sendall(b"GET /api/v1/drill?spot=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            each.shutdown(socket.SHUT_WR)
+        for each in many:
+            told = b"".join(iter(lambda one=each: one.recv(65536), b""))  # type: ignore[misc]
+            assert told.startswith(b"HTTP/1.1 200 OK")
+            assert b'"fallBelow"' in told
+            each.close()
+        assert page.desk.worked_out == 1
+
+
 def test_requests_of_one_connection_are_answered_in_their_order() -> None:
     """Quick ones do not overtake slow ones."""
     page = shown()
@@ -219,3 +278,21 @@ def test_it_listens_where_it_is_told_to(address: str) -> None:
             connection = http.client.HTTPConnection(host, port, timeout=10)
             assert ask(connection)[0] == 200
             connection.close()
+
+
+def test_where_many_look_what_happens_to_nodes_is_told_at_once() -> None:
+    """Fifty pages: another ratio may wait for the next question but one, a node that leaves does not."""
+    page = shown()
+    page.desk.watchers = 50
+    assert len(page.get("overview")["nodes"]["leaving"]) == 0
+    page.board.observe(SHOP.workloads[0], replace(SHOP.workloads[0], annotations={names.SPOT_RATIO: "20%"}))
+    page.now += page.desk.pace_seconds
+    page.passes()
+    answer = page.get("overview")
+    assert (answer["spotShare"]["wanted"]["spot"], answer["ageSeconds"]) == (6, page.desk.pace_seconds)
+    page.board.observe(page.board.ground.sites["spot-b"].node, cordoned("spot-b"))
+    page.now += 1
+    page.passes()
+    answer = page.get("overview")
+    assert (answer["nodes"]["leaving"], answer["ageSeconds"]) == (["spot-b"], 0.0)
+    assert answer["spotShare"]["wanted"]["spot"] == 2

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from cli.metrics import ROOT, generated
+from dashboard.view import LASTS_SECONDS, Around, Viewer
 from placement import names
 from placement.configuration import Configuration, Series
 from placement.decide import Reason
 from placement.metrics import METRICS, Type
 from placement.model import Class
-from placement.observation import Observed, Record
-from placement.outage import Outage
+from placement.observation import NOTHING_OBSERVED, Observed, Record
+from placement.outage import Outage, Outages
 from placement.plan.actions import Plan
 from rebalancer.board import Board
 from rebalancer.metrics import Metrics as RebalancerMetrics
@@ -82,10 +83,17 @@ def shop() -> tuple[Cluster, Rebalancer]:
     return cluster, rebalancer
 
 
+def viewer_of(board: Board, observed: Observed = NOTHING_OBSERVED) -> Viewer:
+    around = Around(lambda: True, lambda: True, Outages, lambda: None, observed=lambda: observed)
+    return Viewer(board, around)
+
+
 def told(cluster: Cluster, rebalancer: Rebalancer, leads: bool = True) -> str:
     """What the rebalancer's metrics are after all passes so far, and one more."""
-    metrics = RebalancerMetrics(rebalancer.board, lambda: leads)
+    viewer = viewer_of(rebalancer.board)
+    metrics = RebalancerMetrics(viewer.view, lambda: leads)
     assert rebalancer.plan is not None
+    viewer.take(rebalancer.plan, cluster.now)
     for plan, done in (*((plan, done) for _, plan, done in rebalancer.passes), (rebalancer.plan, [])):
         metrics.tell(plan, done, 0.01, 0.02)
     return metrics.text().decode()
@@ -114,9 +122,9 @@ def test_who_does_not_lead_tells_nothing_of_workloads() -> None:
 def test_a_scrape_in_the_middle_of_a_pass_tells_what_the_last_one_left() -> None:
     """A node is gone, and the workloads on it were not looked at yet: the board is the loop's alone meanwhile."""
     cluster, rebalancer = shop()
-    metrics = RebalancerMetrics(rebalancer.board, lambda: True)
-    assert rebalancer.plan is not None
-    metrics.tell(rebalancer.plan, [], 0.01, 0.02)
+    viewer = viewer_of(rebalancer.board)
+    metrics = RebalancerMetrics(viewer.view, lambda: True)
+    viewer.take(Plan(), cluster.now)
     before = metrics.text()
     for name in {pod.node for pod in cluster.pods}:
         rebalancer.board.observe(cluster.nodes[name], None)
@@ -124,7 +132,7 @@ def test_a_scrape_in_the_middle_of_a_pass_tells_what_the_last_one_left() -> None
     rebalancer.board.drain()
     assert metrics.text() == before
     rebalancer.board.refresh(cluster.now)
-    metrics.tell(rebalancer.plan, [], 0.01, 0.02)
+    viewer.take(Plan(), cluster.now + LASTS_SECONDS)
     assert sum(values(metrics.text().decode(), names.METRIC_BLAST_RADIUS).values()) == 0
 
 
@@ -133,9 +141,7 @@ def test_one_workload_more_than_configured_is_left_out_and_counted() -> None:
     cap = 5
     seen = snapshot(*(deployment(f"w{number}", ("od-a", "spot-a")) for number in range(cap + 1)))
     page = shown(seen, board=Board(Configuration(metrics=Series(cap))))
-    metrics = RebalancerMetrics(page.board, lambda: True)
-    metrics.tell(Plan(), [], 0.01, 0.02)
-    text = metrics.text().decode()
+    text = RebalancerMetrics(page.viewer.view, lambda: True).text().decode()
     for name in (names.METRIC_WORKLOAD_PODS, names.METRIC_BLAST_RADIUS, names.METRIC_SPOT_SHARE, names.METRIC_FLOOR):
         assert {dict(labels)["name"] for labels in values(text, name)} == {f"w{number}" for number in range(cap)}
     assert values(text, names.METRIC_WORKLOADS_LEFT_OUT) == {frozenset(): 1.0}
@@ -173,25 +179,28 @@ def test_soft_pods_count_as_fallen_back_only_on_the_other_class() -> None:
 
 def test_an_empty_cluster_has_no_series_of_workloads() -> None:
     """And nothing fails."""
-    text = RebalancerMetrics(Board(Configuration()), lambda: True).text().decode()
+    viewer = viewer_of(Board(Configuration()))
+    viewer.take(Plan(), 0.0)
+    text = RebalancerMetrics(viewer.view, lambda: True).text().decode()
     assert values(text, names.METRIC_WORKLOAD_PODS) == {}
     assert values(text, names.METRIC_WORKLOADS_LEFT_OUT) == {frozenset(): 0.0}
 
 
 def test_pools_and_what_is_expected_of_workloads() -> None:
     """By what was observed: a pool that was watched for 30 days and lost three times goes 2.5 times a month."""
-    _, rebalancer = shop()
+    cluster, rebalancer = shop()
     observed = Observed(pools={"a/m": Record(hours=720.0, losses=3.0), "b/gone": Record()})
-    metrics = RebalancerMetrics(rebalancer.board, lambda: True, observed=lambda: observed)
-    metrics.tell(Plan(), [], 0.0, 0.0)
-    text = metrics.text().decode()
+    viewer = viewer_of(rebalancer.board, observed)
+    viewer.take(Plan(), cluster.now)
+    text = RebalancerMetrics(viewer.view, lambda: True).text().decode()
     losses = {
         (dict(key)["zone"], dict(key)["instance_type"]): value
         for key, value in values(text, names.METRIC_POOL_LOSSES).items()
     }
-    assert losses == {("a", "m"): 2.5, ("b", "gone"): 1.0}
+    unwatched = {(zone, kind): 1.0 for zone in "abc" for kind in "mr"}
+    assert losses == {**unwatched, ("a", "m"): 2.5, ("b", "gone"): 1.0}
     watched = values(text, names.METRIC_POOL_WATCHED)
-    assert sorted(watched.values()) == [0.0, 720.0 * 3600]
+    assert sorted(watched.values())[-2:] == [0.0, 720.0 * 3600]
     [incidents] = values(text, names.METRIC_INCIDENTS).values()
     [share] = values(text, names.METRIC_UNAVAILABILITY).values()
     assert share == pytest.approx(incidents / 4320)

@@ -18,6 +18,7 @@ from placement.savings import (
     charged,
     parse_prices,
     savings,
+    total,
     weight_of,
 )
 from tests.placement.plans import NEEDS, ground, group, node, pod
@@ -35,7 +36,7 @@ def test_ten_replicas_with_seven_on_spot_save_45_percent() -> None:
     pods = [pod(f"p{slot}", slot, "od" if slot < 3 else "spot") for slot in range(10)]
     found = savings(group(pods), Prices().rates(ground(*NODES).sites))
     assert found.share == pytest.approx(0.455)
-    assert found.raw == {"share": 0.455, "sources": {"default": 7}}
+    assert found.raw == {"share": 0.455, "cost": 0.545, "sources": {"default": 7}}
 
 
 def test_surge_and_fallback_are_charged() -> None:
@@ -50,7 +51,7 @@ def test_replicas_without_a_node_cost_and_save_nothing() -> None:
     """Five of ten are pending: the share is that of the five."""
     pods = [pod(f"p{slot}", slot, "spot" if slot < 5 else "") for slot in range(10)]
     assert savings(group(pods), Prices().rates(ground(*NODES).sites)).share == pytest.approx(0.65)
-    assert charged([], 3, {}).raw == {"share": None, "sources": {}}
+    assert charged([], 3, {}).raw == {"share": None, "cost": None, "sources": {}}
 
 
 def test_the_source_that_knows_best_counts() -> None:
@@ -152,4 +153,5 @@ def test_pods_weigh_what_they_ask_for() -> None:
     """In cores; who asks for nothing weighs a little, not nothing."""
     assert weight_of(Needs(requests={"cpu": 2000})) == 2.0
     assert weight_of(NO_NEEDS) == LEAST
-    assert sum([Savings(1, 2, {PriceSource.TABLE: 1})] * 2, Savings()) == Savings(2, 4, {PriceSource.TABLE: 2})
+    assert total([Savings(1, 2, {PriceSource.TABLE: 1})] * 2) == Savings(2, 4, {PriceSource.TABLE: 2})
+    assert total([]) == Savings()

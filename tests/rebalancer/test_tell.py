@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from dashboard.view import Around, Viewer
 from kube.events import Note
 from placement import names
 from placement.model import Class, Kind, Pod, Workload
+from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from rebalancer.executor import Done
@@ -133,11 +135,13 @@ class Told(Rebalancer):
     def start(self) -> None:
         self.owner = Owner()
         super().start()
+        self.viewer = Viewer(self.board, Around(lambda: True, lambda: True, Outages, lambda: None))
 
     def _tell(self, plan: Plan, done: Sequence[Done], *_seconds: float) -> None:
         super()._tell(plan, done)
         self.owner.teller.told(plan, done)
-        self.owner.teller.watch(dict(self.board.assessments), self.board.ground, self.cluster.now)
+        taken = self.viewer.take(plan, self.cluster.now)
+        self.owner.teller.watch(taken.assessments, taken.ground, self.cluster.now)
 
 
 def shop(spot_zones: str = "abc") -> Cluster:
