@@ -85,7 +85,8 @@ def test_killed_while_all_spot_is_lost_and_back(scene: Scene, fault: str) -> Non
     scene.watcher.forget()
     scene.cluster.reclaim(Choice(all_spot=True), Way.CLOUD)
     wait_for("its end, or all to serve", lambda: is_dead(faulty) or scene.serves_in_full("web", REPLICAS))
-    if is_dead(faulty):
+    died_early = is_dead(faulty)
+    if died_early:
         scene.start()
     wait_for("all to serve again", partial(scene.serves_in_full, "web", REPLICAS))
     assert scene.watcher.worst("web") == REPLICAS - LOST
@@ -96,7 +97,7 @@ def test_killed_while_all_spot_is_lost_and_back(scene: Scene, fault: str) -> Non
     scene.watcher.forget()
     scene.cluster.restore()
     scene.spotweave("outage", "clear")
-    if not is_dead(faulty):
+    if not died_early:
         dies(faulty)
         scene.start()
     assert scene.settles("web", patience=FORGOTTEN_SECONDS)["web"].actual == AT_FIRST
