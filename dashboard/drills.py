@@ -40,7 +40,7 @@ def drill(view: View, domain: Domain, name: str = "") -> Raw:
     if not gone and domain is not Domain.SPOT:
         raise Unknown(f"there is no {domain} {name!r}")
     lost = sorted(
-        losses((each.status for each in view.seen), gone),
+        losses(map(view.in_full, view.seen), gone),
         key=lambda loss: (not loss.falls_below, loss.is_assumed, loss.left - loss.needed),
     )
     below = [loss for loss in lost if loss.falls_below]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from dashboard.floor import Floor
 from placement.exposure import Domain, Place, places
@@ -23,10 +23,9 @@ from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
 from placement.plan.group import Cohort, Ground, moved
 from placement.plan.lost import Lost
-from placement.policy import Mistake, Policy
-from placement.report import workload_json
+from placement.policy import Mistake
 from placement.savings import Prices, Rate, Savings, savings
-from placement.status import WorkloadStatus, read_policy, status_of
+from placement.status import WorkloadStatus, pod_statuses, read_policy, status_of
 
 NO_PRICES = Prices()
 COPY_SECONDS = 1.0
@@ -78,7 +77,7 @@ class Seen:
     """A workload: what it needs, how it stands, and which losses it would not survive."""
 
     assessment: Assessment
-    status: WorkloadStatus
+    status: WorkloadStatus  # without its pods, of which there are too many to keep them all: `View.in_full`
     perils: tuple[Domain, ...]
     moved_at: float | None  # when one of its pods last took the place of another that was moved
     savings: Savings
@@ -87,11 +86,6 @@ class Seen:
     def key(self) -> tuple[str, str, str]:
         workload = self.status.workload
         return (workload.namespace, str(workload.kind), workload.name)
-
-    @cached_property
-    def raw(self) -> dict[str, Any]:
-        """As `status -o json` tells it."""
-        return workload_json(self.status)
 
     @cached_property
     def tally(self) -> tuple[int, ...]:
@@ -155,6 +149,9 @@ class View:
     paused: Pause | None
     observed: Observed = NOTHING_OBSERVED
 
+    def in_full(self, seen: Seen) -> WorkloadStatus:
+        return replace(seen.status, pods=pod_statuses(_pods(seen.assessment), self.places))
+
     def used(self, node: str) -> Mapping[str, int]:
         return self.taken.used.get(node, NO_AMOUNTS)
 
@@ -179,7 +176,7 @@ class Viewer:
         self._view: View | None = None
         self._seen: dict[str, Seen] = {}
         self._order: Sequence[str] = ()
-        self._policies: dict[str, tuple[Mapping[str, str], Namespace, tuple[Policy, tuple[Mistake, ...]]]] = {}
+        self._mistakes: dict[str, tuple[Mapping[str, str], Namespace, tuple[Mistake, ...]]] = {}
         self._savings: tuple[Mapping[str, Savings], Savings] = ({}, Savings())
         self._ground: Ground | None = None
         self._floor = Floor(Ground({}), {})
@@ -253,7 +250,7 @@ class Viewer:
         }
         if seen.keys() != self._seen.keys() or not self._order:
             self._order = sorted(seen, key=lambda uid: seen[uid].key)
-            self._policies = {uid: known for uid, known in self._policies.items() if uid in seen}
+            self._mistakes = {uid: known for uid, known in self._mistakes.items() if uid in seen}
         self._seen = seen
         return View(
             0 if before is None else before.number + 1,
@@ -289,36 +286,40 @@ class Viewer:
         if any(name in self._rates and self._rates[name] != rate for name, rate in before.items()):
             self._seen = {}
 
-    def _policy(self, workload: Workload, taken: Taken) -> tuple[Policy, tuple[Mistake, ...]]:
+    def _mistakes_of(self, workload: Workload, taken: Taken) -> tuple[Mistake, ...]:
         """Read once for as long as nobody writes anything else: that costs as much as all the rest."""
         namespace = taken.namespaces[workload.namespace]
-        known = self._policies.get(workload.uid)
+        known = self._mistakes.get(workload.uid)
         if known is not None and known[:2] == (workload.annotations, namespace):
             return known[2]
-        read = read_policy(workload, namespace, taken.ground.configuration)
-        self._policies[workload.uid] = (workload.annotations, namespace, read)
-        return read
+        _, mistakes = read_policy(workload, namespace, taken.ground.configuration)
+        self._mistakes[workload.uid] = (workload.annotations, namespace, mistakes)
+        return mistakes
 
     def _look(self, found: Assessment, taken: Taken) -> Seen:
         group = found.group
         status = status_of(
             group.workload,
-            (group.policy, self._policy(group.workload, taken)[1]),
+            (group.policy, self._mistakes_of(group.workload, taken)),
             [cohort.replicas for cohort in group.cohorts if cohort.replicas],
-            (pod for cohort in group.cohorts for pod in (*cohort.pods, *_let_go(cohort))),
+            _pods(found),
             self._places,
             group.availability,
             self.around.observed(),
         )
         moments = [mark.at for member in found.members if (mark := moved(member.pod)) is not None]
         perils = tuple(domain for domain in Domain if not status.exposure.survives(domain))
-        return Seen(found, status, perils, max(moments, default=None), savings(group, self._rates))
+        return Seen(found, replace(status, pods=()), perils, max(moments, default=None), savings(group, self._rates))
 
 
 def _is_same(one: Taken, other: Taken) -> bool:
     """But for the moment. Most of what they hold are the same objects, which costs nothing to see."""
     compared = (each.name for each in fields(Taken) if each.name not in ("at", "ground"))
     return one.ground is other.ground and all(getattr(one, name) == getattr(other, name) for name in compared)
+
+
+def _pods(found: Assessment) -> Iterator[Pod]:
+    return (pod for cohort in found.group.cohorts for pod in (*cohort.pods, *_let_go(cohort)))
 
 
 def _let_go(cohort: Cohort) -> Iterator[Pod]:

@@ -163,7 +163,7 @@ def status_of(
 ) -> WorkloadStatus:
     """One workload, for who knows its policy, its pods and the replicas of each revision that wants any."""
     policy, mistakes = read
-    pods = tuple(_pod_status(pod, where.get(pod.node)) for pod in sorted(owned, key=_slot_order))
+    pods = pod_statuses(owned, where)
     wanted = _wanted(workload, active, policy)
     actual = Mix.of(each.node_class for each in pods if each.serves and each.node_class)
     return WorkloadStatus(
@@ -180,6 +180,10 @@ def status_of(
         reason="; ".join(_differences(workload, len(active), pods)) if actual != wanted else "",
         exposure=exposure((each.place for each in pods if each.stands and each.place), available, observed),
     )
+
+
+def pod_statuses(owned: Iterable[Pod], where: Mapping[str, Place]) -> tuple[PodStatus, ...]:
+    return tuple(_pod_status(pod, where.get(pod.node)) for pod in sorted(owned, key=_slot_order))
 
 
 def _slot_order(pod: Pod) -> tuple[int, str]:
