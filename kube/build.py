@@ -144,6 +144,7 @@ class Family(NamedTuple):
 
 
 _families: Kept[Hashable, Family] = Kept(FAMILIES)
+_annotations: Kept[tuple[tuple[str, str], ...], Mapping[str, str]] = Kept()
 
 
 def pod(wire: PodObject) -> Pod:
@@ -169,13 +170,14 @@ def _family(owner: Raw, terms: Raw, needs: Needs) -> Family:
 def _pod(wire: PodObject, family: Family) -> Pod:
     meta, spec, status = wire.metadata, wire.spec or _NO_POD_SPEC, wire.status or _NO_POD_STATUS
     ready, unschedulable, changed = _conditions_of(status.conditions)
-    return _Pod(  # by position, in the order of the model: fifteen names cost as much again as all the rest
+    annotations = meta.annotations or NOTHING
+    return _Pod(  # by position, in the order of the model: sixteen names cost as much again as all the rest
         intern(meta.namespace or ""),
         meta.name or "",
         meta.uid or "",
         family.owner,
         shared_labels[bytes(meta.labels)],
-        _read(meta.annotations),
+        _read(annotations),
         intern(spec.node_name or ""),
         intern(status.phase or "Pending"),
         ready,
@@ -184,7 +186,8 @@ def _pod(wire: PodObject, family: Family) -> Pod:
         family.terms,
         family.needs,
         seconds(meta.creation_timestamp),
-        seconds(changed),
+        seconds(changed) if changed is not None else 0.0,
+        annotations.get(names.DECISION, ""),
     )
 
 
@@ -318,20 +321,19 @@ _NO_WORKLOAD_SPEC = WorkloadSpec()
 _NO_WORKLOAD_STATUS = WorkloadStatus()
 _NO_SELECTOR: Mapping[str, object] = {}
 _NO_TEMPLATE = Template()
-# Values that differ from pod to pod gain nothing from interning; all others repeat.
-_UNIQUE = frozenset({names.DECISION, names.RELEASED, names.MOVED, names.UNDONE})
 _OTHERS = frozenset({names.DELETION_COST, names.SAFE_TO_EVICT, names.DO_NOT_DISRUPT})
-_READ = _OTHERS | {name for name in vars(names).values() if isinstance(name, str) and name.startswith(names.PREFIX)}
+_OURS = {name for name in vars(names).values() if isinstance(name, str) and name.startswith(names.PREFIX)}
+_READ = (_OTHERS | _OURS) - {names.DECISION}
 
 
 def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None]:
-    """Whether the pod is ready, the scheduler's sentence if it is not placed, and since when that is so."""
+    """Whether the pod is ready, the scheduler's sentence if it is not placed, and since when it is not."""
     ready, unschedulable, changed = False, "", None
     for condition in conditions or ():
-        if condition.type == "Ready":
+        kind = condition.type
+        if kind == "Ready":
             ready = condition.status == "True"
-            changed = changed if unschedulable else condition.last_transition_time
-        elif condition.type == "PodScheduled" and condition.status == "False":
+        elif kind == "PodScheduled" and condition.status == "False":
             unschedulable = intern(condition.message or condition.reason or "not scheduled")
             changed = condition.last_transition_time
     return ready, unschedulable, changed
@@ -343,13 +345,15 @@ def _required(spec: PodSpec) -> Raw:
     return affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else _NO_RAW
 
 
-def _read(annotations: dict[str, str] | None) -> Mapping[str, str]:
-    """Of a pod: only what Spotweave reads, whoever wrote it; others can be as large as a whole manifest."""
-    kept = {}
-    for key, value in (annotations or NOTHING).items():
-        if key in _READ:
-            kept[intern(key)] = value if key in _UNIQUE else intern(value)
-    return kept or NOTHING
+def _read(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Of a pod: only what Spotweave reads, whoever wrote it; others can be as large as a whole manifest.
+
+    One for all pods that carry the same, as most do: the same slot of workloads that are alike.
+    """
+    if not annotations:
+        return NOTHING
+    items = tuple([item for item in annotations.items() if item[0] in _READ])
+    return _annotations.get(items) or _annotations.recall(items, lambda: dict(items) or NOTHING)
 
 
 def _ours(annotations: dict[str, str] | None) -> Mapping[str, str]:

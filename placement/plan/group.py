@@ -192,7 +192,7 @@ def released(pod: Pod) -> Released | None:
 
 def former_owner(pod: Pod) -> str:
     """The UID of the ReplicaSet that a released pod belonged to: its decision names it."""
-    return pod.annotations.get(names.DECISION, "").partition("/")[0]
+    return pod.decision.partition("/")[0]
 
 
 def former_slot(pod: Pod) -> int | None:
