@@ -48,6 +48,7 @@ from kube.wire import (
     WorkloadObject,
     WorkloadSpec,
     WorkloadStatus,
+    Written,
 )
 from placement import names
 from placement.model import (
@@ -144,7 +145,7 @@ class Family(NamedTuple):
 
 
 _families: Kept[Hashable, Family] = Kept(FAMILIES)
-_annotations: Kept[tuple[tuple[str, str], ...], Mapping[str, str]] = Kept()
+_annotations: Kept[tuple[str | None, ...], Mapping[str, str]] = Kept()
 
 
 def pod(wire: PodObject) -> Pod:
@@ -170,14 +171,14 @@ def _family(owner: Raw, terms: Raw, needs: Needs) -> Family:
 def _pod(wire: PodObject, family: Family) -> Pod:
     meta, spec, status = wire.metadata, wire.spec or _NO_POD_SPEC, wire.status or _NO_POD_STATUS
     ready, unschedulable, changed = _conditions_of(status.conditions)
-    annotations = meta.annotations or NOTHING
+    decision, annotations = _read(meta.annotations)
     return _Pod(  # by position, in the order of the model: sixteen names cost as much again as all the rest
         intern(meta.namespace or ""),
         meta.name or "",
         meta.uid or "",
         family.owner,
         shared_labels[bytes(meta.labels)],
-        _read(annotations),
+        annotations,
         intern(spec.node_name or ""),
         intern(status.phase or "Pending"),
         ready,
@@ -187,7 +188,7 @@ def _pod(wire: PodObject, family: Family) -> Pod:
         family.needs,
         seconds(meta.creation_timestamp),
         seconds(changed) if changed is not None else 0.0,
-        annotations.get(names.DECISION, ""),
+        decision,
     )
 
 
@@ -321,9 +322,7 @@ _NO_WORKLOAD_SPEC = WorkloadSpec()
 _NO_WORKLOAD_STATUS = WorkloadStatus()
 _NO_SELECTOR: Mapping[str, object] = {}
 _NO_TEMPLATE = Template()
-_OTHERS = frozenset({names.DELETION_COST, names.SAFE_TO_EVICT, names.DO_NOT_DISRUPT})
-_OURS = {name for name in vars(names).values() if isinstance(name, str) and name.startswith(names.PREFIX)}
-_READ = (_OTHERS | _OURS) - {names.DECISION}
+_READ = [field.encode_name for field in msgspec.structs.fields(Written)][1:]  # without the decision
 
 
 def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None]:
@@ -345,15 +344,20 @@ def _required(spec: PodSpec) -> Raw:
     return affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else _NO_RAW
 
 
-def _read(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """Of a pod: only what Spotweave reads, whoever wrote it; others can be as large as a whole manifest.
+def _read(written: Written | None) -> tuple[str, Mapping[str, str]]:
+    """A pod's decision, and its other annotations: those are one for all pods that carry the same, as many do."""
+    if written is None:
+        return "", NOTHING
+    values = msgspec.structs.astuple(written)
+    others = values[1:]
+    found = _annotations.get(others)
+    if found is None:
+        found = _annotations.recall(others, lambda: _named(others))
+    return values[0] or "", found
 
-    One for all pods that carry the same, as most do: the same slot of workloads that are alike.
-    """
-    if not annotations:
-        return NOTHING
-    items = tuple([item for item in annotations.items() if item[0] in _READ])
-    return _annotations.get(items) or _annotations.recall(items, lambda: dict(items) or NOTHING)
+
+def _named(values: tuple[str | None, ...]) -> Mapping[str, str]:
+    return {name: value for name, value in zip(_READ, values, strict=True) if value is not None} or NOTHING
 
 
 def _ours(annotations: dict[str, str] | None) -> Mapping[str, str]:

@@ -109,7 +109,7 @@ class Store(Generic[T]):
             if _found(fresh, old.key) is None:
                 self._tell(old, None)
         for new in _all_of(fresh):
-            before = _found(held, new.key)
+            before = _found(held, new.key) if held else None
             if before is not new:
                 self._tell(before, new)
 
