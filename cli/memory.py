@@ -20,6 +20,7 @@ def spare_caches(wait_synced: Callable[[float], bool]) -> None:
 
     def freeze() -> None:
         if wait_synced(PATIENCE_SECONDS):
+            gc.collect()  # what is frozen is never collected
             gc.freeze()
         gc.enable()
 
