@@ -11,7 +11,7 @@ PATIENCE_SECONDS = 600.0
 
 
 def spare_caches(wait_synced: Callable[[float], bool]) -> None:
-    """While all is read nothing is collected, which took a third of the time; what was read is not looked at again.
+    """While all is read nothing is collected: it would only be walked through. What was read is not looked at again.
 
     The wait is on a thread of its own.
     """
