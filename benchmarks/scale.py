@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -116,9 +117,10 @@ def _followed_once(size: Size) -> Figures:
 
 
 def _measured(what: str, size: Size, *more: int) -> Figures:
-    """In a process of its own, which has seen nothing before."""
+    """In a process of its own, which has seen nothing before, and with the settings of the image."""
     command = (sys.executable, "-m", "benchmarks.scale", what, *map(str, (size.nodes, size.workloads, *more)))
-    told = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+    settings = {**os.environ, "MALLOC_ARENA_MAX": "1"}
+    told = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, env=settings)
     figures: Figures = json.loads(told.stdout)
     return figures
 

@@ -3,7 +3,8 @@
 Three quarters of the namespaces are opted in and placed by Spotweave as it should be, so that there is nothing to do.
 One workload in ten is a StatefulSet. Pods have what those of real services have: two containers, affinity, tolerations,
 spread constraints, volumes, conditions, managed fields; specs of 4.5 KB, 7.5 KB in all. Siblings differ in name,
-UID, node, token volume, slot, class, preferred pool. Every object is made from its number alone.
+UID, node, token volume, slot, class, preferred pool, and by some seconds in age. Every object is made from its number
+alone.
 """
 
 from __future__ import annotations
@@ -312,13 +313,13 @@ def raw_pod(pod: int, size: Size, version: int = 1, *, ready: bool = True) -> Ra
         "spec": spec,
         "status": {
             "phase": "Running",
-            "conditions": _pod_conditions(ready),
+            "conditions": _pod_conditions(pod, ready),
             "containerStatuses": [_container_status(each, pod, ready) for each in ("app", "proxy")],
             "hostIP": f"10.{node >> 8}.{node & 255}.1",
             "podIP": f"10.{node >> 8}.{node & 255}.{2 + pod % 250}",
             "podIPs": [{"ip": f"10.{node >> 8}.{node & 255}.{2 + pod % 250}"}],
             "qosClass": "Burstable",
-            "startTime": EPOCH,
+            "startTime": pod_moment(pod),
         },
     }
 
@@ -351,7 +352,8 @@ def _pod_metadata(pod: int, opted_in: bool, version: int) -> Raw:
         "annotations": annotations,
         "ownerReferences": [owner],
         "managedFields": MANAGED_FIELDS,
-        **_meta(version),
+        "resourceVersion": str(version),
+        "creationTimestamp": pod_moment(pod),
     }
 
 
@@ -471,18 +473,28 @@ def _container_status(name: str, pod: int, ready: bool) -> Raw:
         "containerID": f"containerd://{pod:064x}",
         "image": f"registry.example/team/{name}:1.0",
         "imageID": f"registry.example/team/{name}@sha256:{7:064x}",
-        "state": {"running": {"startedAt": EPOCH}},
+        "state": {"running": {"startedAt": pod_moment(pod, 2)}},
     }
 
 
-def _pod_conditions(ready: bool) -> list[Raw]:
-    kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-    return [_condition(each, "True" if ready or "Ready" not in each[-5:] else "False") for each in kinds]
+def _pod_conditions(pod: int, ready: bool) -> list[Raw]:
+    kinds = {"PodReadyToStartContainers": 2, "Initialized": 0, "Ready": 9, "ContainersReady": 9, "PodScheduled": 0}
+    return [
+        _condition(each, "True" if ready or "Ready" not in each[-5:] else "False", at=pod_moment(pod, later))
+        for each, later in kinds.items()
+    ]
 
 
-def _condition(kind: str, status: str, reason: str = "") -> Raw:
+def pod_moment(pod: int, later: int = 0) -> str:
+    """When it was created, or so many seconds later. A ReplicaSet makes its first pods in bursts: 1, 2, 4, 8."""
+    workload, slot = divmod(pod, PODS_PER_WORKLOAD)
+    second = workload * 7919 % 86_000 + (slot + 1).bit_length() + later
+    return f"2026-11-15T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}Z"
+
+
+def _condition(kind: str, status: str, reason: str = "", at: str = EPOCH) -> Raw:
     said = {"reason": reason, "message": f"{kind} is {status}"} if reason else {}
-    return {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": EPOCH, **said}
+    return {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": at, **said}
 
 
 def _apart(workload: int) -> Raw:

@@ -11,11 +11,17 @@ PATIENCE_SECONDS = 600.0
 
 
 def spare_caches(wait_synced: Callable[[float], bool]) -> None:
-    """Once all is read, what was read is not looked at again. The wait is on a thread of its own."""
+    """While all is read nothing is collected: it would only be walked through. What was read is not looked at again.
+
+    The wait is on a thread of its own.
+    """
+    gc.disable()
     gc.set_threshold(*THRESHOLDS)
 
     def freeze() -> None:
         if wait_synced(PATIENCE_SECONDS):
+            gc.collect()  # what is frozen is never collected
             gc.freeze()
+        gc.enable()
 
     threading.Thread(target=freeze, name="memory", daemon=True).start()

@@ -188,8 +188,8 @@ class Program:
 
     def run(self) -> None:
         """Until the loop is stopped; then the Lease is given up first, so that another replica goes on at once."""
-        self._informers.start()
         spare_caches(self._informers.wait_synced)
+        self._informers.start()
         self._events.start()
         self._leader.start()
         self.loop.run()
@@ -207,8 +207,13 @@ class Program:
     def _followed(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
         store = self.stores[resource.name] = Store[Any]()
         store.subscribe(self._board.observe)
-        store.subscribe(lambda _old, _new: self._wake.set())
+        store.subscribe(self._stir)
         return Informer(client, resource, store)
+
+    def _stir(self, _old: object, _new: object) -> None:
+        """Setting what is set costs as much as all else that is done for a pod once it is decoded."""
+        if not self._wake.is_set():
+            self._wake.set()
 
     def _sight(self, configuration: Configuration) -> Sight:
         return Sight(

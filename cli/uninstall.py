@@ -69,7 +69,7 @@ def undo(client: Client) -> tuple[int, list[Pod]]:
 
 
 def _tell_rest(snapshot: Snapshot) -> None:
-    ours = [pod for pod in snapshot.pods if names.DECISION in pod.annotations]
+    ours = [pod for pod in snapshot.pods if pod.decision]
     opted_in = sorted(each.name for each in snapshot.namespaces.values() if each.is_opted_in)
     print(f"{_pods(len(ours))} run on with the node affinity that admission gave them, until their next rollout.")
     waiting = [pod for pod in ours if not pod.node and names.SOFT not in pod.annotations]

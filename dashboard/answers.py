@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any
 
+import msgspec
+
 from dashboard.history import History
 from dashboard.seen import Seen
 from dashboard.view import View
@@ -196,7 +198,7 @@ def workloads(view: View, history: History, page: Page) -> Raw:
     orders: Mapping[str, Callable[[Seen], object]] = {
         **ORDERS,
         "lastMove": lambda seen: _last_move(seen, history) or 0.0,
-        "reason": lambda seen: view.status(seen).reason,
+        "reason": view.reason,
     }
     for name, asked, known in (
         ("only", page.only, FILTERS),
@@ -221,8 +223,13 @@ def workloads(view: View, history: History, page: Page) -> Raw:
         "matching": len(ordered),
         "offset": page.offset,
         "paused": None if view.paused is None else view.paused.raw,
-        "workloads": [_workload(view, each, history) for each in ordered[page.offset : end]],
+        "workloads": [_encoded(_workload(view, each, history)) for each in ordered[page.offset : end]],
     }
+
+
+def _encoded(raw: Raw) -> msgspec.Raw:
+    """At once, where there may be thousands: they take five times as much room before."""
+    return msgspec.Raw(msgspec.json.encode(raw))
 
 
 def _last_move(seen: Seen, history: History) -> float | None:

@@ -28,22 +28,26 @@ class Seen:
     mistakes: tuple[Mistake, ...]
     exposure: Exposure
     savings: Savings
-    _status: WorkloadStatus | None = field(default=None, init=False)
+    _reason: str | None = field(default=None, init=False)
 
     def status(self, where: Mapping[str, Place], observed: Observed) -> WorkloadStatus:
-        """As `spotweave status` tells it."""
-        if self._status is None:
-            group = self.assessment.group
-            self._status = status_of(
-                group.workload,
-                (group.policy, self.mistakes),
-                self._revisions,
-                (pod for cohort in group.cohorts for pod in (*cohort.pods, *cohort.let_go)),
-                where,
-                group.availability,
-                observed,
-            )
-        return self._status
+        """As `spotweave status` tells it. It is not kept: with all its pods it takes more room than all the rest."""
+        group = self.assessment.group
+        return status_of(
+            group.workload,
+            (group.policy, self.mistakes),
+            self._revisions,
+            (pod for cohort in group.cohorts for pod in (*cohort.pods, *cohort.let_go)),
+            where,
+            group.availability,
+            observed,
+        )
+
+    def reason(self, where: Mapping[str, Place], observed: Observed) -> str:
+        """Why it stands as it does; kept, since tables are ordered by it."""
+        if self._reason is None:
+            self._reason = self.status(where, observed).reason
+        return self._reason
 
     @cached_property
     def key(self) -> tuple[str, str, str]:

@@ -100,6 +100,9 @@ class View:
     def status(self, seen: Seen) -> WorkloadStatus:
         return seen.status(self.places, self.observed)
 
+    def reason(self, seen: Seen) -> str:
+        return seen.reason(self.places, self.observed)
+
     @cached_property
     def by_key(self) -> Mapping[tuple[str, str, str], Seen]:
         return {each.key: each for each in self.seen}

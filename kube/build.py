@@ -48,6 +48,7 @@ from kube.wire import (
     WorkloadObject,
     WorkloadSpec,
     WorkloadStatus,
+    Written,
 )
 from placement import names
 from placement.model import (
@@ -144,6 +145,7 @@ class Family(NamedTuple):
 
 
 _families: Kept[Hashable, Family] = Kept(FAMILIES)
+_annotations: Kept[tuple[str | None, ...], Mapping[str, str]] = Kept()
 
 
 def pod(wire: PodObject) -> Pod:
@@ -169,13 +171,14 @@ def _family(owner: Raw, terms: Raw, needs: Needs) -> Family:
 def _pod(wire: PodObject, family: Family) -> Pod:
     meta, spec, status = wire.metadata, wire.spec or _NO_POD_SPEC, wire.status or _NO_POD_STATUS
     ready, unschedulable, changed = _conditions_of(status.conditions)
-    return _Pod(  # by position, in the order of the model: fifteen names cost as much again as all the rest
+    decision, annotations = _read(meta.annotations)
+    return _Pod(  # by position, in the order of the model: sixteen names cost as much again as all the rest
         intern(meta.namespace or ""),
         meta.name or "",
         meta.uid or "",
         family.owner,
         shared_labels[bytes(meta.labels)],
-        _read(meta.annotations),
+        annotations,
         intern(spec.node_name or ""),
         intern(status.phase or "Pending"),
         ready,
@@ -184,7 +187,8 @@ def _pod(wire: PodObject, family: Family) -> Pod:
         family.terms,
         family.needs,
         seconds(meta.creation_timestamp),
-        seconds(changed),
+        seconds(changed) if changed is not None else 0.0,
+        decision,
     )
 
 
@@ -318,20 +322,17 @@ _NO_WORKLOAD_SPEC = WorkloadSpec()
 _NO_WORKLOAD_STATUS = WorkloadStatus()
 _NO_SELECTOR: Mapping[str, object] = {}
 _NO_TEMPLATE = Template()
-# Values that differ from pod to pod gain nothing from interning; all others repeat.
-_UNIQUE = frozenset({names.DECISION, names.RELEASED, names.MOVED, names.UNDONE})
-_OTHERS = frozenset({names.DELETION_COST, names.SAFE_TO_EVICT, names.DO_NOT_DISRUPT})
-_READ = _OTHERS | {name for name in vars(names).values() if isinstance(name, str) and name.startswith(names.PREFIX)}
+_READ = [field.encode_name for field in msgspec.structs.fields(Written)][1:]  # without the decision
 
 
 def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None]:
-    """Whether the pod is ready, the scheduler's sentence if it is not placed, and since when that is so."""
+    """Whether the pod is ready, the scheduler's sentence if it is not placed, and since when it is not."""
     ready, unschedulable, changed = False, "", None
     for condition in conditions or ():
-        if condition.type == "Ready":
+        kind = condition.type
+        if kind == "Ready":
             ready = condition.status == "True"
-            changed = changed if unschedulable else condition.last_transition_time
-        elif condition.type == "PodScheduled" and condition.status == "False":
+        elif kind == "PodScheduled" and condition.status == "False":
             unschedulable = intern(condition.message or condition.reason or "not scheduled")
             changed = condition.last_transition_time
     return ready, unschedulable, changed
@@ -343,13 +344,20 @@ def _required(spec: PodSpec) -> Raw:
     return affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else _NO_RAW
 
 
-def _read(annotations: dict[str, str] | None) -> Mapping[str, str]:
-    """Of a pod: only what Spotweave reads, whoever wrote it; others can be as large as a whole manifest."""
-    kept = {}
-    for key, value in (annotations or NOTHING).items():
-        if key in _READ:
-            kept[intern(key)] = value if key in _UNIQUE else intern(value)
-    return kept or NOTHING
+def _read(written: Written | None) -> tuple[str, Mapping[str, str]]:
+    """A pod's decision, and its other annotations: those are one for all pods that carry the same, as many do."""
+    if written is None:
+        return "", NOTHING
+    values = msgspec.structs.astuple(written)
+    others = values[1:]
+    found = _annotations.get(others)
+    if found is None:
+        found = _annotations.recall(others, lambda: _named(others))
+    return values[0] or "", found
+
+
+def _named(values: tuple[str | None, ...]) -> Mapping[str, str]:
+    return {name: value for name, value in zip(_READ, values, strict=True) if value is not None} or NOTHING
 
 
 def _ours(annotations: dict[str, str] | None) -> Mapping[str, str]:

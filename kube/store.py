@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
 from placement.model import Key
@@ -19,6 +20,7 @@ class Keyed(Protocol):
 T = TypeVar("T", bound=Keyed)
 Index = Callable[[T], Hashable | None]
 Subscriber = Callable[[T | None, T | None], None]
+_Objects = dict[str, dict[str, T]]  # by namespace and name, which objects have anyhow: a key for each takes 64 bytes
 _Buckets = dict[str, dict[Hashable, dict[Key, T]]]
 
 
@@ -34,19 +36,20 @@ class Store(Generic[T]):
     def __init__(self, indexes: Mapping[str, Index[T]] | None = None) -> None:
         self._indexes = dict(indexes or {})
         self._lock = threading.Lock()
-        self._objects: dict[Key, T] = {}
+        self._objects: _Objects[T] = {}
         self._buckets: _Buckets[T] = {name: {} for name in self._indexes}
         self._subscribers: tuple[Subscriber[T], ...] = ()
 
     def __len__(self) -> int:
-        return len(self._objects)
+        with self._lock:
+            return sum(map(len, self._objects.values()))
 
     def get(self, key: Key) -> T | None:
-        return self._objects.get(key)
+        return _found(self._objects, key)
 
     def values(self) -> tuple[T, ...]:
         with self._lock:
-            return tuple(self._objects.values())
+            return tuple(_all_of(self._objects))
 
     def by(self, index: str, value: Hashable) -> tuple[T, ...]:
         """All objects for which the index gives this value."""
@@ -62,20 +65,24 @@ class Store(Generic[T]):
     def put(self, new: T) -> None:
         key = new.key
         with self._lock:
-            old = self._objects.get(key)
+            old = _found(self._objects, key)
             if old == new:
                 return
-            self._objects[key] = new
+            self._objects.setdefault(key.namespace, {})[key.name] = new
             self._unfile(key, old)
             _file(self._indexes, self._buckets, key, new)
         self._tell(old, new)
 
     def remove(self, key: Key) -> None:
         with self._lock:
-            old = self._objects.pop(key, None)
+            old = _found(self._objects, key)
+            if old is None:
+                return
+            del self._objects[key.namespace][key.name]
+            if not self._objects[key.namespace]:
+                del self._objects[key.namespace]
             self._unfile(key, old)
-        if old is not None:
-            self._tell(old, None)
+        self._tell(old, None)
 
     def replace(self, objects: Iterable[T]) -> None:
         """Make these the whole content, and tell the differences: what vanished first, then the rest.
@@ -84,24 +91,25 @@ class Store(Generic[T]):
         are equal to what is held are dropped for that, so a relist needs little memory.
         """
         held = self._objects
-        fresh: dict[Key, T] = {}
+        fresh: _Objects[T] = {}
+        buckets: _Buckets[T] = {name: {} for name in self._indexes}
         for new in objects:
             key = new.key
-            old = held.get(key)
-            fresh[key] = old if old is not None and old == new else new
-        buckets: _Buckets[T] = {name: {} for name in self._indexes}
-        for key, new in fresh.items():
-            _file(self._indexes, buckets, key, new)
+            old = _found(held, key)
+            kept = old if old is not None and old == new else new
+            fresh.setdefault(key.namespace, {})[key.name] = kept
+        for each in _all_of(fresh) if buckets else ():
+            _file(self._indexes, buckets, each.key, each)
         with self._lock:
             self._objects, self._buckets = fresh, buckets
         self._tell_all(held, fresh)
 
-    def _tell_all(self, held: dict[Key, T], fresh: dict[Key, T]) -> None:
-        for key, old in held.items():
-            if key not in fresh:
+    def _tell_all(self, held: _Objects[T], fresh: _Objects[T]) -> None:
+        for old in _all_of(held):
+            if _found(fresh, old.key) is None:
                 self._tell(old, None)
-        for key, new in fresh.items():
-            before = held.get(key)
+        for new in _all_of(fresh):
+            before = _found(held, new.key) if held else None
             if before is not new:
                 self._tell(before, new)
 
@@ -120,6 +128,15 @@ class Store(Generic[T]):
             bucket.pop(key, None)
             if not bucket:
                 del self._buckets[name][value]
+
+
+def _found(objects: _Objects[T], key: Key) -> T | None:
+    there = objects.get(key.namespace)
+    return None if there is None else there.get(key.name)
+
+
+def _all_of(objects: _Objects[T]) -> Iterator[T]:
+    return chain.from_iterable(each.values() for each in objects.values())
 
 
 def _file(indexes: Mapping[str, Index[T]], buckets: _Buckets[T], key: Key, new: T) -> None:

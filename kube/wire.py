@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from placement import names
+
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -91,7 +93,28 @@ class PodStatus(Wire):
     conditions: list[Condition] | None = None
 
 
+class Written(Wire):
+    """The annotations of a pod that are read, whoever wrote them; others can be as large as a whole manifest."""
+
+    decision: str | None = msgspec.field(default=None, name=names.DECISION)
+    slot: str | None = msgspec.field(default=None, name=names.SLOT)
+    reason: str | None = msgspec.field(default=None, name=names.REASON)
+    soft: str | None = msgspec.field(default=None, name=names.SOFT)
+    left_alone: str | None = msgspec.field(default=None, name=names.LEFT_ALONE)
+    released: str | None = msgspec.field(default=None, name=names.RELEASED)
+    moved: str | None = msgspec.field(default=None, name=names.MOVED)
+    undone: str | None = msgspec.field(default=None, name=names.UNDONE)
+    deletion_cost: str | None = msgspec.field(default=None, name=names.DELETION_COST)
+    safe_to_evict: str | None = msgspec.field(default=None, name=names.SAFE_TO_EVICT)
+    do_not_disrupt: str | None = msgspec.field(default=None, name=names.DO_NOT_DISRUPT)
+
+
+class PodMeta(Meta):
+    annotations: Written | None = None  # type: ignore[assignment]
+
+
 class PodObject(Identity):
+    metadata: PodMeta = msgspec.field(default_factory=PodMeta)
     spec: PodSpec | None = None
     status: PodStatus | None = None
 

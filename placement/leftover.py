@@ -78,6 +78,6 @@ def _is_opted_in(snapshot: Snapshot, namespace: str) -> bool:
 
 def _left_over(pod: Pod, classes: Classes) -> LeftOver:
     labels = tuple(key for key in (names.CLASS,) if key in pod.labels)
-    annotations = tuple(key for key in names.POD_ANNOTATIONS if key in pod.annotations)
-    is_ours = names.DECISION in annotations
-    return LeftOver(pod, classes.of_pod(pod, None) if is_ours else None, labels, annotations)
+    decision = (names.DECISION,) if pod.decision else ()
+    annotations = (*decision, *(key for key in names.POD_ANNOTATIONS if key in pod.annotations))
+    return LeftOver(pod, classes.of_pod(pod, None) if decision else None, labels, annotations)

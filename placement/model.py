@@ -183,7 +183,10 @@ NO_NEEDS = Needs()
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod as far as placement looks at it. `annotations` holds only ours and those of others that are read."""
+    """A pod as far as placement looks at it. `annotations` holds only ours and those of others that are read.
+
+    Our decision is none of them: it differs for every pod, and without it many pods have the same annotations.
+    """
 
     namespace: str
     name: str
@@ -199,7 +202,8 @@ class Pod:
     required_terms: tuple[NodeTerm, ...] = ()  # of its own required node affinity
     needs: Needs = NO_NEEDS
     created: float = 0.0
-    changed: float = 0.0  # when it became (un)ready, or was found unschedulable
+    changed: float = 0.0  # when it was found unschedulable
+    decision: str = ""  # the annotation: `<UID of its owner>/<id>`
 
     @property
     def key(self) -> Key:
@@ -219,13 +223,13 @@ class Pod:
         return (
             names.RELEASED in self.annotations
             and self.labels.get(names.POD_TEMPLATE_HASH, "").startswith(names.RELEASED_HASH)
-            and (self.owner is None or self.annotations.get(names.DECISION, "").startswith(f"{self.owner.uid}/"))
+            and (self.owner is None or self.decision.startswith(f"{self.owner.uid}/"))
         )
 
     @property
     def decision_id(self) -> str | None:
         """The id of the decision that was made for this pod; None where its annotations came with a template."""
-        uid, _, decision = self.annotations.get(names.DECISION, "").partition("/")
+        uid, _, decision = self.decision.partition("/")
         return decision if self.owner is not None and uid == self.owner.uid and decision else None
 
     @property

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal
 
 from placement import names
@@ -158,6 +159,7 @@ def surge(rollout: Rollout, replicas: int) -> int:
     return -(-part.numerator // part.denominator)
 
 
+@lru_cache(4096)
 def part_of(value: int | str, replicas: int) -> Fraction:
     """A count or a percentage, as Kubernetes takes them: also 1000% and 0050%."""
     matched = _ANY_PERCENT.fullmatch(str(value))

@@ -38,7 +38,7 @@ from placement.plan.lost import Gone, proof_of
 from placement.plan.room import host_port
 from placement.policy import Policy, resolve
 from placement.selector import matches
-from rebalancer.filing import add, discard, file, put
+from rebalancer.filing import discard, exclude, file, include, put
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +62,10 @@ class Board:
         self._workloads: dict[str, Workload] = {}  # by UID, as all that follow
         self._in_namespace: dict[str, set[str]] = {}
         self._sets: dict[str, ReplicaSet] = {}
-        self._sets_of: dict[str, set[str]] = {}
-        self._pods_of: dict[str, dict[str, Pod]] = {}  # by owner
-        self._released_of: dict[str, dict[str, Pod]] = {}  # by former owner
-        self._pods_on: dict[str, dict[str, Pod]] = {}  # by node
+        self._sets_of: dict[str, tuple[ReplicaSet, ...]] = {}  # by owner
+        self._pods_of: dict[str, tuple[Pod, ...]] = {}  # by owner
+        self._released_of: dict[str, tuple[Pod, ...]] = {}  # by former owner
+        self._pods_on: dict[str, tuple[Pod, ...]] = {}  # by node
         self._used: dict[str, dict[str, int]] = {}  # by node; replaced, never changed
         self._waiting: dict[str, Pod] = {}  # by UID: pods that have no node yet
         self._budgets: dict[str, dict[str, Budget]] = {}
@@ -160,7 +160,7 @@ class Board:
 
     def _interrupt(self, node: Node) -> None:
         """Empty nodes go because nobody needs them."""
-        pods = self._pods_on.get(node.name, NO_PODS).values()
+        pods = self._pods_on.get(node.name, ())
         is_used = any(_counts(pod) and (pod.owner is None or pod.owner.kind not in OF_NODES) for pod in pods)
         if is_used and self._class_of(node) is Class.SPOT:
             self.interrupted.append(node)
@@ -188,41 +188,48 @@ class Board:
             self._dirty.add(new.uid)
 
     def _take_set(self, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
-        if old is not None and (new is None or (new.uid, new.owner) != (old.uid, old.owner)):
+        """A Deployment may also let go of it."""
+        if old is not None:
             self._sets.pop(old.uid, None)
-            self._of_set(old, discard)  # deleted, or its Deployment let go of it
+            if old.owner is not None:
+                exclude(self._sets_of, old.owner.uid, old.uid)
+                self._dirty.add(old.owner.uid)
         if new is not None:
             self._sets[new.uid] = new
-            self._of_set(new, add)
-
-    def _of_set(self, replica_set: ReplicaSet, change: Callable[[dict[str, set[str]], str, str], None]) -> None:
-        if replica_set.owner is not None:
-            change(self._sets_of, replica_set.owner.uid, replica_set.uid)
-            self._dirty.add(replica_set.owner.uid)
+            if new.owner is not None:
+                include(self._sets_of, new.owner.uid, new)
+                self._dirty.add(new.owner.uid)
 
     def _take_pod(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None:
-            self._file(old, None)
+            self._unfile(old)
             if new is None or new.needs is not old.needs or new.node != old.node or _counts(new) != _counts(old):
                 self._count(old, -1)
                 self._count(new, 1)
         else:
             self._count(new, 1)
         if new is not None:
-            self._file(new, new)
+            self._file(new)
 
-    def _file(self, where: Pod, pod: Pod | None) -> None:
-        """Puts a pod where it belongs by what it was or is; None takes it away."""
-        if where.is_released:
-            self._touch(former_owner(where))
-            file(self._released_of, former_owner(where), where.uid, pod)
-        elif where.owner is not None:
-            self._touch(where.owner.uid)
-            file(self._pods_of, where.owner.uid, where.uid, pod)
-        if where.node:
-            file(self._pods_on, where.node, where.uid, pod)
-        elif where.phase == "Pending":
-            put(self._waiting, where.uid, None if where.terminating else pod)
+    def _file(self, pod: Pod) -> None:
+        """Puts a pod where it belongs by what it is."""
+        owner_uid = _owner_uid(pod)
+        if owner_uid is not None:
+            self._touch(owner_uid)
+            include(self._released_of if pod.is_released else self._pods_of, owner_uid, pod)
+        if pod.node:
+            include(self._pods_on, pod.node, pod)
+        elif pod.phase == "Pending" and not pod.terminating:
+            self._waiting[pod.uid] = pod
+
+    def _unfile(self, pod: Pod) -> None:
+        owner_uid = _owner_uid(pod)
+        if owner_uid is not None:
+            self._touch(owner_uid)
+            exclude(self._released_of if pod.is_released else self._pods_of, owner_uid, pod.uid)
+        if pod.node:
+            exclude(self._pods_on, pod.node, pod.uid)
+        self._waiting.pop(pod.uid, None)
 
     def _touch(self, owner_uid: str) -> None:
         replica_set = self._sets.get(owner_uid)
@@ -332,7 +339,7 @@ class Board:
         """Released pods that no workload of ours answers for any more."""
         for uid, pods in self._released_of.items():
             replica_set = self._sets.get(uid)
-            for pod in pods.values():
+            for pod in pods:
                 if not pod.terminating:
                     yield from self._without_set(pod) if replica_set is None else self._with_set(pod, replica_set)
 
@@ -408,10 +415,9 @@ class Board:
 
     def _cohorts(self, workload: Workload) -> tuple[Cohort, ...]:
         if workload.kind is Kind.STATEFUL_SET:
-            pods = tuple(self._pods_of.get(workload.uid, NO_PODS).values())
+            pods = self._pods_of.get(workload.uid, ())
             return (Cohort(workload.uid, workload.replicas, workload.settled, workload.template, pods),)
-        sets = (self._sets[uid] for uid in self._sets_of.get(workload.uid, ()))
-        return tuple(self._cohort(each) for each in sets if self._is_active(each))
+        return tuple(self._cohort(each) for each in self._sets_of.get(workload.uid, ()) if self._is_active(each))
 
     def _is_active(self, replica_set: ReplicaSet) -> bool:
         """It has or wants pods. Most revisions are old ones."""
@@ -425,10 +431,8 @@ class Board:
             replica_set.replicas,
             replica_set.settled,
             replica_set.template,
-            tuple(self._pods_of.get(uid, NO_PODS).values()),
-            tuple(
-                pod for pod in self._released_of.get(uid, NO_PODS).values() if pod.namespace == replica_set.namespace
-            ),
+            self._pods_of.get(uid, ()),
+            tuple(pod for pod in self._released_of.get(uid, ()) if pod.namespace == replica_set.namespace),
         )
 
     def _policy(self, workload: Workload, namespace: Namespace) -> Policy:
@@ -457,8 +461,8 @@ class Board:
         return found is not None and found.is_opted_in
 
     def _workloads_on(self, node: str) -> Iterator[str]:
-        for pod in self._pods_on.get(node, NO_PODS).values():
-            uid = former_owner(pod) if pod.is_released else pod.owner.uid if pod.owner else ""
+        for pod in self._pods_on.get(node, ()):
+            uid = _owner_uid(pod) or ""
             replica_set = self._sets.get(uid)
             yield replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else uid
 
@@ -479,7 +483,6 @@ class Board:
 
 
 MOST_POLICIES = 10_000
-NO_PODS: Mapping[str, Pod] = {}
 NO_QUOTAS: Mapping[str, Quota] = {}
 
 
@@ -497,6 +500,11 @@ def _differs(old: Node, new: Node) -> bool:
 def _regarding(sign: Sign) -> tuple[str, str, str]:
     """Nodes have no namespace, and Events about them are anywhere; those about a pod are in the pod's."""
     return sign.reason, "" if sign.reason == DELETED_BY_CLOUD else sign.namespace, sign.about
+
+
+def _owner_uid(pod: Pod) -> str | None:
+    """Of a released pod its former one's."""
+    return former_owner(pod) if pod.is_released else pod.owner.uid if pod.owner is not None else None
 
 
 def _counts(pod: Pod) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 
+from placement import names
 from placement.backoff import doubled
 from placement.model import Pod
 from placement.outage import Outages
@@ -254,6 +255,6 @@ def _is_seen(action: Action, pod: Pod) -> bool:
     """Whether the picture of a pod shows what was done to it; that it differs may be somebody else's doing."""
     if action.how in (How.ANNOTATE, How.RELEASE, How.UNDO):
         written = (*action.annotations.items(), *action.labels.items())
-        shown = {**pod.labels, **pod.annotations}
+        shown = {**pod.labels, **pod.annotations, names.DECISION: pod.decision}
         return all(shown.get(key) == value for key, value in written)
     return pod.terminating or pod.phase in ("Failed", "Succeeded")

@@ -345,7 +345,8 @@ def decided_slot(raw_pod: Mapping[str, Any], controller_uid: str) -> int | None:
     written = raw_pod["metadata"].get("annotations") or {}
     if names.DECISION not in written:
         return None
-    return Pod("", "", owner=Owner("", "", controller_uid), annotations=written).slot
+    decision = written[names.DECISION]
+    return Pod("", "", owner=Owner("", "", controller_uid), annotations=written, decision=decision).slot
 
 
 def is_decided(raw_pod: Mapping[str, Any], revision: Revision, slot: int) -> bool:

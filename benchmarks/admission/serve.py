@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import uvloop
@@ -44,11 +45,10 @@ def stores() -> Stores:
 def running_pods(into: Stores) -> None:
     """Eleven: the next slot is spot, which has the larger patch."""
     for slot in range(11):
-        annotations = {names.DECISION: f"{UID}/{slot}", names.SLOT: str(slot)}
+        annotations = {names.SLOT: str(slot)}
         owner = Owner("ReplicaSet", "web-abc", UID)
-        into.pods.put(
-            Pod("shop", f"web-abc-{slot}", f"pod-{slot}", owner, {}, annotations, f"node-{slot}", "Running", True)
-        )
+        pod = Pod("shop", f"web-abc-{slot}", f"pod-{slot}", owner, {}, annotations, f"node-{slot}", "Running", True)
+        into.pods.put(replace(pod, decision=f"{UID}/{slot}"))
 
 
 async def forever() -> None:

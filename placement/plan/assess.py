@@ -124,7 +124,8 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         under_way=_under_way(group),
         is_written=all(member.written == member.slot for member in members),
     )
-    return replace(found, wishes=tuple(_wishes(found, ground, now)))
+    wishes = tuple(_wishes(found, ground, now))
+    return replace(found, wishes=wishes) if wishes else found
 
 
 def _serving(group: Group, members: Sequence[Member], sites: Sites) -> Iterator[Site]:
@@ -146,7 +147,7 @@ def _lost(group: Group, sites: Sites) -> Iterator[Pod]:
 
 
 def _in_slot(member: Member, slot: int) -> Member:
-    return member if member.slot == slot else replace(member, slot=slot)
+    return member if member.slot == slot else member._replace(slot=slot)
 
 
 def _under_way(group: Group) -> int:
@@ -368,12 +369,12 @@ def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, C
         crowds.setdefault(pool, 0)
     if len(crowds) < 2:
         return
-    even = -(-crowds.total() // len(crowds))
-    pool, most = max(crowds.items(), key=lambda item: (item[1], str(item[0])))
+    even, most = -(-crowds.total() // len(crowds)), max(crowds.values())
     limit = headroom if even <= headroom else even + max(1, even // 2)
     too_many = min(most - limit, (most - min(crowds.values())) // 2)
     if too_many < 1:
         return
+    pool = max((each for each, count in crowds.items() if count == most), key=str)
     why = Why.BALANCE if group.availability.is_assumed else Why.EXPOSED
     strays = [member for member in found.members if _is_stray(member, pool, group, ground)]
     for member in strays[:too_many]:

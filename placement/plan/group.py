@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from placement import names
 from placement.availability import Availability
@@ -130,9 +131,11 @@ class Group:
         return bool(newest) and shown not in (None, newest)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A live pod: its slot, where it is, and of which class it is (None: nothing tells)."""
+class Member(NamedTuple):
+    """A live pod: its slot, where it is, and of which class it is (None: nothing tells).
+
+    A tuple, because there is one for every pod, made anew each time, and a frozen dataclass takes three times as long.
+    """
 
     pod: Pod
     slot: int | None
@@ -202,7 +205,7 @@ def released(pod: Pod) -> Released | None:
 
 def former_owner(pod: Pod) -> str:
     """The UID of the ReplicaSet that a released pod belonged to: its decision names it."""
-    return pod.annotations.get(names.DECISION, "").partition("/")[0]
+    return pod.decision.partition("/")[0]
 
 
 def former_slot(pod: Pod) -> int | None:

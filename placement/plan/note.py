@@ -20,14 +20,14 @@ def slots_for(group: Group, cohort: Cohort, own: Sequence[Member]) -> dict[str, 
     if group.is_stateful:
         return {member.pod.uid: member.slot or 0 for member in own}
     given = reslotted(own, slots, cohort.replicas)
-    if cohort.released or not _is_settled(cohort):
+    if cohort.released or not _is_settled(cohort, own):
         return given
     return leaned(own, given, slots)
 
 
-def _is_settled(cohort: Cohort) -> bool:
+def _is_settled(cohort: Cohort, own: Sequence[Member]) -> bool:
     """Its controller has created and deleted what it wanted, and no pod is on its way out."""
-    return cohort.settled and len(cohort.pods) == len(cohort.live) == cohort.replicas
+    return cohort.settled and len(cohort.pods) == len(own) == cohort.replicas
 
 
 def notes_of(

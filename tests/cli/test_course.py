@@ -39,9 +39,9 @@ def test_a_loss_is_told_with_the_worst_of_it() -> None:
 def test_a_released_pod_serves_until_it_goes() -> None:
     """Its ReplicaSet has let go of it and its replacement is not there yet: nobody serves less."""
     whole = cluster()
-    annotations = {names.RELEASED: "2026-11-16T00:00:00Z/5f7c", names.DECISION: "r/1"}
+    annotations = {names.RELEASED: "2026-11-16T00:00:00Z/5f7c"}
     first, *others = whole.pods
-    released = replace(whole, pods=(replace(first, owner=None, annotations=annotations), *others))
+    released = replace(whole, pods=(replace(first, owner=None, annotations=annotations, decision="r/1"), *others))
     seen = looks(whole, released, whole)
     web = next(each for each in courses(seen) if each.name == "shop/web")
     assert web.served == (10, 10, 10)

@@ -29,8 +29,8 @@ def found() -> tuple[WorkloadStatus, ...]:
     web = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 3, annotations={names.SPOT_RATIO: "70"})
     owner = Owner("ReplicaSet", "web-1", "r")
     placed = Pod("shop", "web-a", "a", owner, node="demand-1", phase="Running", ready=True)
-    annotations = {names.DECISION: "r/1", names.SLOT: "0", names.REASON: "slot 0 is on-demand"}
-    first = replace(placed, labels={names.CLASS: "on-demand"}, annotations=annotations)
+    annotations = {names.SLOT: "0", names.REASON: "slot 0 is on-demand"}
+    first = replace(placed, labels={names.CLASS: "on-demand"}, annotations=annotations, decision="r/1")
     second = replace(
         first,
         name="web-b",
@@ -215,7 +215,7 @@ def test_an_empty_cluster_is_told_what_to_do() -> None:
 
 
 def test_what_is_left_over_is_told_for_people() -> None:
-    placed = Pod("left", "web-a", "a", labels={names.CLASS: "spot"}, annotations={names.DECISION: "r/1"}, node="spot-1")
+    placed = Pod("left", "web-a", "a", labels={names.CLASS: "spot"}, decision="r/1", node="spot-1")
     some = left_over_table(left_over(Snapshot({}, pods=(placed,)), Configuration().classes))
     lines = (printed(some, 120) + printed(left_over_table(()), 120)).splitlines()
     assert lines[1].split(maxsplit=3) == ["left/web-a", "spot-1", "-", "class, decision"]

@@ -53,8 +53,9 @@ def take(ledger: Ledger, decision_id: str, replicas: int = 100, uid: str = "rs",
 
 
 def decided(decision_id: str, slot: int, uid: str = "rs", **changes: Any) -> Pod:
-    written = {names.DECISION: f"{uid}/{decision_id}", names.SLOT: str(slot)}
-    pod = Pod("shop", f"web-{decision_id}", owner=replace(OWNER, uid=uid), annotations=written, phase="Running")
+    owner, decision = replace(OWNER, uid=uid), f"{uid}/{decision_id}"
+    written = {names.SLOT: str(slot)}
+    pod = Pod("shop", f"web-{decision_id}", owner=owner, annotations=written, phase="Running", decision=decision)
     return replace(pod, **changes)
 
 
@@ -154,7 +155,7 @@ FREED: dict[str, dict[str, Any]] = {
     "failed": {"phase": "Failed"},
     "finished": {"phase": "Succeeded"},
     "released": {
-        "annotations": {names.DECISION: "rs/a", names.SLOT: "0", names.RELEASED: "until…"},
+        "annotations": {names.SLOT: "0", names.RELEASED: "until…"},
         "labels": {names.POD_TEMPLATE_HASH: "released-h"},
     },
 }
@@ -254,9 +255,9 @@ def test_a_missed_pod_that_is_given_a_slot_counts_by_it(ledger: Ledger) -> None:
 
 def test_copied_annotations_hold_no_slot(ledger: Ledger) -> None:
     """A decision for another controller does not count; the pod is one that admission missed."""
-    copied = {names.DECISION: "other/a", names.SLOT: "0"}
     for number in range(3):
-        ledger.observe(None, replace(missed(f"m{number}", "spot"), annotations=copied))
+        copied = replace(missed(f"m{number}", "spot"), annotations={names.SLOT: "0"}, decision="other/a")
+        ledger.observe(None, copied)
     assert take(ledger, "b", class_of=by_label) == 0
 
 

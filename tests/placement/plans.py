@@ -28,7 +28,7 @@ def node(name: str, of: Class = ON_DEMAND, zone: str = "a", cpu: int = 4000, **f
 
 def pod(name: str, slot: int | None, where: str = "", owner: str = "rs", **fields: Any) -> Pod:
     """A ready pod of the ReplicaSet `rs` that has been there for long; with a slot, one that was admitted."""
-    written = {} if slot is None else {names.SLOT: str(slot), names.DECISION: f"{owner}/d-{name}"}
+    written = {} if slot is None else {names.SLOT: str(slot)}
     return Pod(
         "shop",
         name,
@@ -42,6 +42,7 @@ def pod(name: str, slot: int | None, where: str = "", owner: str = "rs", **field
             "ready": bool(where),
             "needs": NEEDS,
             "created": NOW - 3600,
+            "decision": "" if slot is None else f"{owner}/d-{name}",
             **fields,
         },
     )

@@ -159,7 +159,7 @@ def test_a_newcomer_is_marked_once() -> None:
 
 def test_a_move_whose_replacement_admission_missed_is_tried_again_soon() -> None:
     """It says nothing about the class that the webhook was away."""
-    missed = replace(pod("new", 2, "o"), annotations={names.SLOT: "2", names.DECISION: f"rs/{ADOPTED}new"})
+    missed = pod("new", 2, "o", decision=f"rs/{ADOPTED}new")
     *_, old = assessed(group((ZERO, ONE, OLD, missed), 3), HERE).sweeps
     assert old.text == "admission missed the replacement"
     tried = undone(replace(old.pod, annotations={names.UNDONE: old.annotations[names.UNDONE] or ""}))

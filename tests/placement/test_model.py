@@ -6,28 +6,28 @@ from placement import names
 from placement.model import Key, Kind, Namespace, Node, Owner, Pod, Pool, Template, Workload
 
 OWNER = Owner("ReplicaSet", "web-abc", "rs")
-SLOTS: dict[str, tuple[Owner | None, dict[str, str], str | None, int | None]] = {
-    "a decision of ours": (OWNER, {names.DECISION: "rs/id", names.SLOT: "3"}, "id", 3),
-    "left alone: a decision without a slot": (OWNER, {names.DECISION: "rs/id"}, "id", None),
-    "copied from another controller's pod": (OWNER, {names.DECISION: "other/id", names.SLOT: "3"}, None, None),
-    "no controller": (None, {names.DECISION: "rs/id", names.SLOT: "3"}, None, None),
-    "a slot without a decision": (OWNER, {names.SLOT: "3"}, None, None),
-    "a decision without an id": (OWNER, {names.DECISION: "rs/", names.SLOT: "3"}, None, None),
-    "a decision without a slash": (OWNER, {names.DECISION: "rs", names.SLOT: "3"}, None, None),
-    "a negative slot": (OWNER, {names.DECISION: "rs/id", names.SLOT: "-3"}, "id", None),
-    "words": (OWNER, {names.DECISION: "rs/id", names.SLOT: "three"}, "id", None),
-    "another alphabet's digit": (OWNER, {names.DECISION: "rs/id", names.SLOT: "٣"}, "id", None),
-    "digits that Python refuses to read": (OWNER, {names.DECISION: "rs/id", names.SLOT: "9" * 5000}, "id", None),
-    "nothing": (OWNER, {}, None, None),
+SLOTS: dict[str, tuple[Owner | None, str, dict[str, str], str | None, int | None]] = {
+    "a decision of ours": (OWNER, "rs/id", {names.SLOT: "3"}, "id", 3),
+    "left alone: a decision without a slot": (OWNER, "rs/id", {}, "id", None),
+    "copied from another controller's pod": (OWNER, "other/id", {names.SLOT: "3"}, None, None),
+    "no controller": (None, "rs/id", {names.SLOT: "3"}, None, None),
+    "a slot without a decision": (OWNER, "", {names.SLOT: "3"}, None, None),
+    "a decision without an id": (OWNER, "rs/", {names.SLOT: "3"}, None, None),
+    "a decision without a slash": (OWNER, "rs", {names.SLOT: "3"}, None, None),
+    "a negative slot": (OWNER, "rs/id", {names.SLOT: "-3"}, "id", None),
+    "words": (OWNER, "rs/id", {names.SLOT: "three"}, "id", None),
+    "another alphabet's digit": (OWNER, "rs/id", {names.SLOT: "٣"}, "id", None),
+    "digits that Python refuses to read": (OWNER, "rs/id", {names.SLOT: "9" * 5000}, "id", None),
+    "nothing": (OWNER, "", {}, None, None),
 }
 
 
-@pytest.mark.parametrize(("owner", "annotations", "decision_id", "slot"), SLOTS.values(), ids=SLOTS.keys())
+@pytest.mark.parametrize(("owner", "decision", "annotations", "decision_id", "slot"), SLOTS.values(), ids=SLOTS.keys())
 def test_a_slot_counts_only_with_a_decision_for_this_controller(
-    owner: Owner | None, annotations: dict[str, str], decision_id: str | None, slot: int | None
+    owner: Owner | None, decision: str, annotations: dict[str, str], decision_id: str | None, slot: int | None
 ) -> None:
     """Anybody may write any text there; it never raises, since informers read it."""
-    pod = Pod("shop", "a", owner=owner, annotations=annotations)
+    pod = Pod("shop", "a", owner=owner, annotations=annotations, decision=decision)
     assert (pod.decision_id, pod.slot) == (decision_id, slot)
 
 

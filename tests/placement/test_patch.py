@@ -326,7 +326,8 @@ def test_the_pod_carries_its_decision_and_no_other(case: tuple[Raw, Decision]) -
     raw_pod, decision = case
     metadata = placed_pod(raw_pod, decision)["metadata"]
     owner = PodOwner("ReplicaSet", "web-abc", "rs")
-    pod = Pod("shop", "x", owner=owner, labels=metadata.get("labels") or {}, annotations=metadata["annotations"])
+    labels, annotations = metadata.get("labels") or {}, metadata["annotations"]
+    pod = Pod("shop", "x", owner=owner, labels=labels, annotations=annotations, decision=annotations[names.DECISION])
     assert (pod.decision_id, pod.slot) == ("id", decision.slot)
     assert (names.SOFT in pod.annotations) is decision.soft
     assert pod.annotations[names.REASON] == decision.explanation

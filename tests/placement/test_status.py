@@ -27,7 +27,7 @@ SECOND = ReplicaSet("shop", "web-2", "r2", OWNER, 1)
 def pod(slot: int | None, node: str = "", *, revision: str = "r1", **changes: Any) -> Pod:
     """A pod that we placed and that serves if it has a node; of class spot unless its slot is 0 or 3."""
     placed = "on-demand" if slot in (0, 3) else "spot"
-    decided = {names.DECISION: f"{revision}/id", names.SLOT: str(slot), names.REASON: "because"}
+    decided = {names.SLOT: str(slot), names.REASON: "because"}
     written = Pod(
         "shop",
         f"{revision}-{slot}",
@@ -37,12 +37,13 @@ def pod(slot: int | None, node: str = "", *, revision: str = "r1", **changes: An
         node=node,
         phase="Running" if node else "Pending",
         ready=bool(node),
+        decision=f"{revision}/id",
     )
     return replace(written, **changes)
 
 
 THREE = (pod(0, "demand-1"), pod(1, "spot-1"), pod(2, "spot-1"))
-LEFT_ALONE = {names.LEFT_ALONE: "true", names.DECISION: "r1/id", names.REASON: "left alone"}
+LEFT_ALONE = {names.LEFT_ALONE: "true", names.REASON: "left alone"}
 
 
 def snapshot(*pods: Pod, replica_sets: tuple[ReplicaSet, ...] = (FIRST,), workload: Workload = WEB) -> Snapshot:
@@ -112,7 +113,7 @@ ACTUAL: dict[str, tuple[Snapshot, Mix, Mix, str]] = {
         "1 pod on the other class than their slot's",
     ),
     "missed by admission, and on the wrong class": (
-        snapshot(*THREE[:2], pod(2, "demand-1", annotations={})),
+        snapshot(*THREE[:2], pod(2, "demand-1", annotations={}, decision="")),
         Mix(1, 2),
         Mix(),
         "1 pod missed by admission",
@@ -171,9 +172,9 @@ def test_a_stateful_sets_pods_are_its_own() -> None:
 
 def test_missed_pods_are_named() -> None:
     """Pods without a decision of ours for their own controller, as long as they count."""
-    copied = pod(1, "spot-1", annotations={names.DECISION: "other/id", names.SLOT: "1"})
-    leaving = pod(7, "spot-1", annotations={}, terminating=True)
-    told = status(snapshot(THREE[0], copied, pod(2, "spot-1", annotations={}), leaving))
+    copied = pod(1, "spot-1", decision="other/id", annotations={names.SLOT: "1"})
+    leaving = pod(7, "spot-1", annotations={}, decision="", terminating=True)
+    told = status(snapshot(THREE[0], copied, pod(2, "spot-1", annotations={}, decision=""), leaving))
     assert told.missed == ("r1-1", "r1-2")
     assert [each.reason for each in told.pods] == ["because", *["admission missed it"] * 3]
     assert [each.given for each in told.pods] == [Class.ON_DEMAND, None, None, None]
@@ -181,7 +182,7 @@ def test_missed_pods_are_named() -> None:
 
 def test_a_missed_pod_that_is_pending_counts_as_on_demand() -> None:
     """Nobody gave it a class; unlabelled, unplaced and unknown count as on-demand."""
-    assert status(snapshot(pod(1, annotations={}))).pending == Mix(0, 1)
+    assert status(snapshot(pod(1, annotations={}, decision=""))).pending == Mix(0, 1)
 
 
 def test_soft_pods_are_counted_while_they_live() -> None:
@@ -235,7 +236,7 @@ def test_nothing_is_wanted_of_a_workload_scaled_to_none() -> None:
 LET_GO: dict[str, Any] = {
     "owner": None,
     "labels": {names.POD_TEMPLATE_HASH: "released-h"},
-    "annotations": {names.DECISION: "r1/id", names.RELEASED: "1/h"},
+    "annotations": {names.RELEASED: "1/h"},
 }
 FOUR = (*THREE, pod(4, "spot-2"))
 WIDE = {**NODES, "spot-2": Node("spot-2", {names.CAPACITY: "spot"})}

@@ -187,7 +187,13 @@ class Rebalancer:
             if names.RELEASED in pod.annotations:
                 self._violated(f"{pod.name} is released twice")
             self._released_at[uid] = self.cluster.now
-        changed = replace(pod, annotations=_patched(pod.annotations, annotations), labels=_patched(pod.labels, labels))
+        others = {key: value for key, value in annotations.items() if key != names.DECISION}
+        changed = replace(
+            pod,
+            annotations=_patched(pod.annotations, others),
+            labels=_patched(pod.labels, labels),
+            decision=annotations.get(names.DECISION) or pod.decision,
+        )
         self.cluster.put(changed)
         before = moved(changed)
         if names.MOVED in annotations and before is not None:

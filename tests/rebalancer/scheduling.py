@@ -93,7 +93,8 @@ def _admitted(
     placed = replace(
         pod,
         labels=metadata.get("labels") or {},
-        annotations=metadata["annotations"],
+        annotations={key: value for key, value in metadata["annotations"].items() if key != names.DECISION},
+        decision=metadata["annotations"].get(names.DECISION, ""),
         required_terms=_required(making.own_terms, decision),
         needs=_with_decision(making.needs, decision),
     )
