@@ -38,7 +38,7 @@ class Stores:
             (resources.NODES, self.nodes),
             (resources.DEPLOYMENTS, self.deployments),
             (resources.STATEFUL_SETS, self.stateful_sets),
-            (resources.REPLICA_SETS_IN_BRIEF, self.replica_sets),
+            (resources.REPLICA_SETS_IN_USE, self.replica_sets),
             (resources.PODS_IN_FULL, self.pods),
             (resources.BUDGETS, self.budgets),
             (resources.QUOTAS, self.quotas),
@@ -79,4 +79,4 @@ def board_in_memory(size: Size) -> tuple[Stores, Board]:
 
 def _objects(size: Size, resource: Resource[Any]) -> Iterator[Any]:
     for body in pages(size, resource.name):
-        yield from resource.shape.page(body).items
+        yield from filter(resource.keeps, resource.shape.page(body).items)

@@ -56,7 +56,7 @@ FOLLOWED: tuple[Resource[Any], ...] = (
     resources.NAMESPACES,
     resources.NODES,
     resources.PODS_IN_FULL,
-    resources.REPLICA_SETS_IN_BRIEF,
+    resources.REPLICA_SETS_IN_USE,
     resources.DEPLOYMENTS,
     resources.STATEFUL_SETS,
     resources.BUDGETS,

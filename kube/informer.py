@@ -197,7 +197,7 @@ class Informer(Generic[T]):
                 self.rejected += page.rejected
                 version = page.version
                 self.latest = _number(version)
-                yield from page.items
+                yield from filter(self.resource.keeps, page.items)
                 if self._stopping.is_set():
                     raise Unreachable(f"GET {self.resource.path}", "stopped")
 
@@ -269,7 +269,8 @@ class Informer(Generic[T]):
         if event.mistake:
             self.rejected += 1
             log.warning("%s: %s does not decode: %s", self.resource.name, event.key, event.mistake)
-        if event.type == "DELETED" and event.key is not None:
+        is_gone = event.type == "DELETED" or (event.item is not None and not self.resource.keeps(event.item))
+        if is_gone and event.key is not None:
             self.store.remove(event.key)
         elif event.item is not None:
             self.store.put(event.item)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -24,13 +24,14 @@ PAGE_SIZE = 500
 class Resource(Generic[T]):
     """A collection of the API. `dataclasses.replace` with another `path` or `query` narrows it.
 
-    Example: `replace(PODS, query={"labelSelector": "app=shop"})`.
+    Example: `replace(PODS, query={"labelSelector": "app=shop"})`. What `keeps` refuses is as good as not there.
     """
 
     name: str
     path: str
     shape: Shape[T]
     query: Mapping[str, str | int] = field(default_factory=dict)
+    keeps: Callable[[T], object] = lambda _item: True
 
 
 # Two of the same: the webhook looks for no room, and is spared the reading of whole specs.
@@ -47,9 +48,12 @@ STATEFUL_SETS: Resource[Workload] = Resource(
 REPLICA_SETS: Resource[ReplicaSet] = Resource(
     "replicasets", "/apis/apps/v1/replicasets", Shape(wire.WorkloadObject, build.replica_set)
 )
-# For whoever asks only about those that have pods: of old revisions, which are most, hardly more than the name is kept.
-REPLICA_SETS_IN_BRIEF: Resource[ReplicaSet] = Resource(
-    "replicasets", "/apis/apps/v1/replicasets", Shape(wire.WorkloadObject, build.replica_set_in_brief)
+# Those that have pods or are to have some. Most are old revisions, ten for each Deployment.
+REPLICA_SETS_IN_USE: Resource[ReplicaSet] = Resource(
+    "replicasets",
+    "/apis/apps/v1/replicasets",
+    Shape(wire.WorkloadObject, build.replica_set_in_brief),
+    keeps=lambda each: each.replicas or each.observed,
 )
 PRIORITY_CLASSES: Resource[PriorityClass] = Resource(
     "priorityclasses",

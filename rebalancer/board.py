@@ -361,7 +361,10 @@ class Board:
             yield Action(How.UNDO, Why.OVER, None, pod, annotations={names.RELEASED: None}, labels=labels, text=text)
 
     def _without_set(self, pod: Pod) -> Iterator[Action]:
-        """Deleted with its workload, had it not been released. If that is there, evicted when all others serve."""
+        """Deleted with its workload, had it not been released. If that is there, evicted when all others serve.
+
+        A ReplicaSet that is to have no pods is as good as gone.
+        """
         if not self._is_opted_in(pod.namespace):
             return
         workload = self._owner_by_selector(pod)

@@ -20,7 +20,7 @@ from kube.resources import (
     PRIORITY_CLASSES,
     QUOTAS,
     REPLICA_SETS,
-    REPLICA_SETS_IN_BRIEF,
+    REPLICA_SETS_IN_USE,
     SCALE_UPS,
     STATEFUL_SETS,
     Resource,
@@ -427,9 +427,10 @@ def test_in_brief_old_revisions_lose_selector_and_template_alone(fields: Raw, ex
     """Most ReplicaSets have no pods and are to have none; the rest reads as ever."""
     raw = named(**fields)
     raw["spec"] |= {"selector": SELECTOR, "template": TEMPLATE}
-    full, brief = decoded(REPLICA_SETS, raw), decoded(REPLICA_SETS_IN_BRIEF, raw)
+    full, brief = decoded(REPLICA_SETS, raw), decoded(REPLICA_SETS_IN_USE, raw)
     assert full.selector == SELECTOR
     assert brief == (full if expected else replace(full, selector={}, template=Template()))
+    assert bool(REPLICA_SETS_IN_USE.keeps(brief)) is expected
 
 
 def test_a_budget_says_whom_it_guards_and_what_is_left() -> None:

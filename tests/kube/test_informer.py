@@ -13,7 +13,7 @@ import pytest
 from kube.client import Client
 from kube.errors import ApiError, Cause, Garbled, Unreachable, error_from
 from kube.informer import Informer, InformerSet, Pace, State, Step, delay_seconds, next_step
-from kube.resources import NODES, PODS
+from kube.resources import NODES, PODS, Resource
 from kube.store import Store
 from placement.model import Node, Pod
 from tests.kube.objects import bookmark, event, page, raw_pod, status
@@ -69,13 +69,13 @@ def test_the_delay_is_never_shorter_than_the_server_asks_for() -> None:
 class Follower:
     """An informer of pods under test, with what its store was told."""
 
-    def __init__(self, client: Client, pace: Pace, step_seconds: float) -> None:
+    def __init__(self, client: Client, pace: Pace, step_seconds: float, resource: Resource[Pod]) -> None:
         self.store: Store[Pod] = Store()
         self.changes: queue.Queue[Change] = queue.Queue()
         self.store.subscribe(self._take)
         self.now = 100.0
         self._step_seconds = step_seconds  # the clock moves by this with each change
-        self.informer = Informer(client, PODS, self.store, pace=pace, clock=lambda: self.now)
+        self.informer = Informer(client, resource, self.store, pace=pace, clock=lambda: self.now)
 
     def _take(self, old: Pod | None, new: Pod | None) -> None:
         self.now += self._step_seconds
@@ -107,8 +107,10 @@ def follow(script: Script, client: Client) -> Iterator[Follow]:
     """Starts an informer of pods; stops it in the end, and sees its thread end when the server lets go of it."""
     followers: list[Follower] = []
 
-    def make(pace: Pace = FAST, step_seconds: float = 0.0, *, start: bool = True) -> Follower:
-        followers.append(Follower(client, pace, step_seconds))
+    def make(
+        pace: Pace = FAST, step_seconds: float = 0.0, *, start: bool = True, resource: Resource[Pod] = PODS
+    ) -> Follower:
+        followers.append(Follower(client, pace, step_seconds, resource))
         if start:
             followers[-1].informer.start()
         return followers[-1]
@@ -144,6 +146,17 @@ def test_it_follows_additions_updates_and_deletions(script: Script, follow: Foll
     changes = [follower.next_change() for _ in range(4)]
     assert changes == [("", "a"), ("", "b"), ("b", "b"), ("a", "")]
     assert [pod.node for pod in follower.store.values()] == ["n1"]
+
+
+def test_what_is_not_kept_is_as_good_as_not_there(script: Script, follow: Follow) -> None:
+    """In the list, and when it comes to be so, or no longer is."""
+    script.answer(page(raw_pod("a", node="n1"), raw_pod("b")))
+    gone, back = event("MODIFIED", raw_pod("a", version=11)), event("MODIFIED", raw_pod("b", version=12, node="n1"))
+    never = event("ADDED", raw_pod("c", version=13))
+    script.watch(Lines([gone, back, never, event("ADDED", raw_pod("d", version=14, node="n1"))]))
+    follower = follow(resource=replace(PODS, keeps=lambda pod: pod.node))
+    changes = [follower.next_change() for _ in range(4)]
+    assert changes == [("", "a"), ("a", ""), ("", "b"), ("", "d")]
 
 
 def test_versions_tell_what_the_store_knows(script: Script, follow: Follow) -> None:
