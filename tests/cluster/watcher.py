@@ -30,7 +30,8 @@ class Watcher:
         self._history: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         self._arrivals: defaultdict[str, list[float]] = defaultdict(list)
         self._notices: defaultdict[str, list[float]] = defaultdict(list)
-        self._noticed: set[str] = set()
+        self._noticed: dict[str, float] = {}  # by node: when
+        self.asked: list[float] = []  # seconds from the notice of its node until a pod was released
         self._left_at: dict[str, float] = {}
         self.deleted: list[Pod] = []
         pods.subscribe(self._see_pod)
@@ -50,6 +51,8 @@ class Watcher:
             app = seen.labels.get(APP, "")
             if old is None:
                 self._arrivals[app].append(time.monotonic())
+            elif new is not None and new.is_released and not old.is_released and new.node in self._noticed:
+                self.asked.append(time.monotonic() - self._noticed[new.node])
             self._note(app)
 
     def _see_node(self, old: Node | None, new: Node | None) -> None:
@@ -65,7 +68,7 @@ class Watcher:
 
     def _see_notice(self, node: str) -> None:
         """For each of its pods: from now on another one is wanted."""
-        self._noticed.add(node)
+        self._noticed[node] = time.monotonic()
         for pod in self._pods.values():
             if pod.node == node and pod.is_live:
                 self._notices[pod.labels.get(APP, "")].append(time.monotonic())
@@ -88,7 +91,7 @@ class Watcher:
         """From now on."""
         with self._lock:
             self._worst, self._worst_on_demand, self.deleted = {}, {}, []
-            self._noticed, self._left_at = set(), {}
+            self._noticed, self._left_at, self.asked = {}, {}, []
             for kept in (self._history, self._arrivals, self._notices):
                 kept.clear()
             for app in {pod.labels.get(APP, "") for pod in self._pods.values()}:
