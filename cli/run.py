@@ -200,8 +200,9 @@ def install(kubeconfig: Path, admin: Client, configuration: str | None) -> str:
     objects = [each for each in yaml.safe_load_all(rendered) if each]
     service = _named(objects, "Service", names.WEBHOOK_SERVICE)["spec"]
     port = service["ports"][0]["port"]
+    first = _first_address(admin)
     _remove_foreign_service(admin, port)
-    service["clusterIP"] = str(_service_address(admin, port))
+    service["clusterIP"] = str(_service_address(admin, first, port))
     _configured(objects, configuration)
     text = yaml.safe_dump_all(objects)
     apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=spotweave", "-f", "-")
@@ -211,12 +212,8 @@ def install(kubeconfig: Path, admin: Client, configuration: str | None) -> str:
     return address
 
 
-def _service_address(admin: Client, port: int) -> IPv4Address:
-    """Where the API server shall find the webhook: where it was, else at an address that no other cluster has.
-
-    Clusters on one machine may share a range of addresses, but not the API server's port: with Services in
-    127.96.0.0/16 and the API server at port 40123, it is number 40123 of the range, 127.96.156.187.
-    """
+def _first_address(admin: Client) -> IPv4Address:
+    """The first of the cluster's Services. Asked before anything is written: a real cluster is none of our business."""
     first = IPv4Address(_cluster_ip(admin, "default", "kubernetes"))
     if first not in LOOPBACK:
         raise ClusterError(
@@ -225,6 +222,15 @@ def _service_address(admin: Client, port: int) -> IPv4Address:
             "(`spotweave cluster up` starts one)",
             exit_code=2,
         )
+    return first
+
+
+def _service_address(admin: Client, first: IPv4Address, port: int) -> IPv4Address:
+    """Where the API server shall find the webhook: where it was, else at an address that no other cluster has.
+
+    Clusters on one machine may share a range of addresses, but not the API server's port: with Services in
+    127.96.0.0/16 and the API server at port 40123, it is number 40123 of the range, 127.96.156.187.
+    """
     try:
         address = IPv4Address(_cluster_ip(admin, names.SYSTEM_NAMESPACE, names.WEBHOOK_SERVICE))
     except NotFound:
