@@ -43,7 +43,7 @@ from placement.plan.actions import Plan
 from placement.savings import Prices
 from rebalancer.app import create_app, serving
 from rebalancer.board import Board
-from rebalancer.executor import Done, Executor, Sight
+from rebalancer.executor import MOST_ENDS, Done, Executor, Sight
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import Metrics
 from rebalancer.observe import Observer
@@ -171,11 +171,12 @@ class Program:
         self.metrics.cache_age.set_function(lambda: self._informers.age_seconds(time.monotonic()))
         self.metrics.outage_version.set_function(lambda: self._outages.current.version)
         self.metrics.paused.set_function(lambda: self._is_paused(time.time()))
+        self._ends = ThreadPoolExecutor(MOST_ENDS, "end")
         executor = Executor(
             PodWriter(client, faults, is_leading=self._leader.is_leading),
             Notes(client, faults=faults),
             ThreadPoolExecutor(WRITERS, "write"),
-            ThreadPoolExecutor(WRITERS, "end"),
+            self._ends,
             self._sight(configuration),
         )
         watched = Watched(
@@ -187,12 +188,16 @@ class Program:
         self.loop = Loop(self._board, executor, watched, self._tell, self._wake)
 
     def run(self) -> None:
-        """Until the loop is stopped; then the Lease is given up first, so that another replica goes on at once."""
+        """Until the loop is stopped; then the Lease is given up first, so that another replica goes on at once.
+
+        What it has begun is over by then: another leader may put back what an eviction of ours is about to end.
+        """
         spare_caches(self._informers.wait_synced)
         self._informers.start()
         self._events.start()
         self._leader.start()
         self.loop.run()
+        self._ends.shutdown()
         self._leader.stop()
         self._events.stop()
         self._informers.stop()

@@ -15,7 +15,7 @@ from typing import Any
 from cli import access
 from kube.client import Client
 from kube.configmaps import change_pause
-from kube.evict import PodWriter
+from kube.evict import END_SECONDS, PodWriter
 from kube.snapshot import read_snapshot
 from placement import names
 from placement.leftover import PutBack, put_back
@@ -54,6 +54,9 @@ def undo(client: Client) -> tuple[int, list[Pod]]:
     """Puts back what is released, until nothing is; how many, and which could not be: their ReplicaSet is gone."""
     writer, done = PodWriter(client), set[str]()
     found: Sequence[PutBack] = ()
+    time.sleep(PAUSE_SECONDS)
+    if put_back(read_snapshot(client)):
+        time.sleep(END_SECONDS)  # an eviction that was begun is over by then
     for _ in range(ROUNDS):
         time.sleep(PAUSE_SECONDS)
         found = put_back(read_snapshot(client))

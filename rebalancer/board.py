@@ -32,8 +32,8 @@ from placement.model import (
 )
 from placement.observation import Rates
 from placement.plan.actions import Action, How, Why
-from placement.plan.assess import Assessment, assess
-from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of, released
+from placement.plan.assess import Assessment, assess, put_back
+from placement.plan.group import Cohort, Ground, Group, Released, former_owner, ground_of, released
 from placement.plan.lost import Gone, proof_of
 from placement.plan.room import host_port
 from placement.policy import Policy, resolve
@@ -46,6 +46,7 @@ DELETED_BY_CLOUD = "DeletingNode"
 LOOK_SECONDS = 0.9  # the loop comes by every second
 SCALED_DOWN = frozenset({"ToBeDeletedByClusterAutoscaler"})  # leaving, because somebody wants fewer nodes
 OF_NODES = frozenset({"DaemonSet", "Node"})  # owners of pods that every node has; the latter of static ones
+OF_WORKLOADS = frozenset({"ReplicaSet", "StatefulSet"})
 MOST_INTERRUPTED = 10_000  # that wait for somebody to count them
 
 
@@ -354,25 +355,28 @@ class Board:
         if owner is not None and (owner.uid in self.assessments or owner.uid in self.failing):
             return
         if owner is None or owner.uid in self._workloads:
-            state = released(pod)
-            before = replica_set.template.labels.get(names.POD_TEMPLATE_HASH)
-            labels = {names.POD_TEMPLATE_HASH: before if state is None else state.template_hash}
+            before = replica_set.template.labels.get(names.POD_TEMPLATE_HASH, "")
             text = "opted out" if owner is not None else "its Deployment is gone, its ReplicaSet is not"
-            yield Action(How.UNDO, Why.OVER, None, pod, annotations={names.RELEASED: None}, labels=labels, text=text)
+            yield put_back(pod, released(pod) or Released(0.0, before), text)
 
     def _without_set(self, pod: Pod) -> Iterator[Action]:
-        """Deleted with its workload, had it not been released. If that is there, evicted when all others serve.
+        """Its ReplicaSet is gone, or has no pods and is to have none: then it deletes what it gets back.
 
-        A ReplicaSet that is to have no pods is as good as gone.
+        Deleted with its workload; put back where that has opted out or is to have no pods; else evicted when all serve.
         """
-        if not self._is_opted_in(pod.namespace):
-            return
-        workload = self._owner_by_selector(pod)
+        workload, state = self._owner_by_selector(pod), released(pod)
         found = self.assessments.get(workload.uid) if workload is not None else None
         if workload is None:
-            yield Action(How.FINISH, Why.OVER, None, pod, text="its workload is gone")
-        elif found is not None and sum(member.serves for member in found.members) >= workload.replicas:
-            yield Action(How.FINISH, Why.OVER, workload, pod, text="its ReplicaSet is gone")
+            if self._is_opted_in(pod.namespace):
+                yield Action(How.FINISH, Why.OVER, None, pod, text="its workload is gone")
+        elif not workload.replicas or (found is None and workload.uid not in self.failing):
+            if state is not None:
+                yield put_back(pod, state, "its workload is to have no pods, or has opted out")
+        elif found is not None:
+            serving = tuple(member.pod for member in found.members if member.serves)
+            if len(serving) >= workload.replicas:
+                text = "its ReplicaSet is gone"
+                yield Action(How.FINISH, Why.OVER, workload, pod, text=text, rests_on=serving)
 
     def _owner_by_selector(self, pod: Pod) -> Workload | None:
         here = (self._workloads[uid] for uid in self._in_namespace.get(pod.namespace, ()))
@@ -506,8 +510,10 @@ def _regarding(sign: Sign) -> tuple[str, str, str]:
 
 
 def _owner_uid(pod: Pod) -> str | None:
-    """Of a released pod its former one's."""
-    return former_owner(pod) if pod.is_released else pod.owner.uid if pod.owner is not None else None
+    """Of a released pod its former one's; none of what is no workload's: a Job may have thousands."""
+    if pod.is_released:
+        return former_owner(pod)
+    return pod.owner.uid if pod.owner is not None and pod.owner.kind in OF_WORKLOADS else None
 
 
 def _counts(pod: Pod) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Protocol
 
 from placement.model import Key, Namespace, Node, Pod
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 # Evictions under one budget go at ten a second, however many are asked for at once: the API server sleeps for half a
 # second where two writes to the budget meet. Nobody else is to wait for that.
 PATIENCE_SECONDS = 0.2
+MOST_ENDS = 16
 
 
 class Writer(Protocol):
@@ -89,7 +90,8 @@ class Sight:
 class Executor:
     """Does what a plan says. Actions of one kind go out together, kinds one after the other.
 
-    `ends` carries out the ends of moves, which may outlast the pass that began them.
+    `ends` carries out the ends of moves, which may outlast the pass that began them: `most_ends` at once, and none of
+    them waits for a turn, since what it rests on may change meanwhile.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Executor:
         pool: Pool,
         ends: Pool,
         sight: Sight,
+        most_ends: int = MOST_ENDS,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._writer = writer
@@ -106,6 +109,7 @@ class Executor:
         self._pool = pool
         self._ends = ends
         self._sight = sight
+        self._most_ends = most_ends
         self._patience_seconds = patience_seconds
         self._under_way: dict[str, tuple[Action, Future[Done]]] = {}
 
@@ -138,8 +142,9 @@ class Executor:
         return [_done(action, future) for action, future in begun]
 
     def _end(self, actions: Iterable[Action]) -> None:
-        """Begins the ends of moves, and waits for a moment."""
-        begun = {action.pod.uid: (action, self._ends.submit(self._one, action)) for action in actions}
+        """Begins as many ends of moves as may be under way, and waits for a moment. The rest is planned anew."""
+        free = self._most_ends - len(self._under_way)
+        begun = {action.pod.uid: (action, self._ends.submit(self._one, action)) for action in islice(actions, free)}
         self._under_way |= begun
         wait([future for _, future in begun.values()], self._patience_seconds)
 
@@ -186,4 +191,4 @@ def _done(action: Action, future: Future[Done]) -> Done:
 
 
 def _phase(action: Action) -> tuple[How, str]:
-    return action.how, str(action.why)
+    return action.how, "" if action.how is How.FINISH else str(action.why)

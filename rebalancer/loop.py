@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 
+from kube.evict import END_SECONDS
 from placement import names
 from placement.backoff import doubled
 from placement.model import Pod
@@ -88,6 +89,7 @@ class Loop:
         self._evicted: dict[str, Evicted] = {}  # by seat
         self._released: dict[str, tuple[Why, float]] = {}  # by UID: why, and when
         self._swept = float("-inf")
+        self._leads_since: float | None = None
 
     def run(self) -> None:
         """Goes on until `stop`. The program's second boundary: what fails is told, and tried again, later each time."""
@@ -114,6 +116,8 @@ class Loop:
         if not self._watched.is_current():
             return None
         now, began = self._watched.now(), self._watched.timer()
+        is_leading = self._watched.is_leading()
+        self._leads_since = (began if self._leads_since is None else self._leads_since) if is_leading else None
         self._board.drain()
         is_due = began - self._swept >= SWEEP_SECONDS
         self._board.refresh(now, all_of_them=is_due)
@@ -123,7 +127,7 @@ class Loop:
             made = replace(made, actions=(*made.actions, *self._board.left_over()))
         made = replace(made, actions=tuple(map(self._reasoned, self._possible(made.actions))))
         planned = self._watched.timer()
-        done = self._executor.perform(made if self._watched.is_leading() else Plan())
+        done = self._executor.perform(made if is_leading else Plan())
         self._remember(done, now)
         if made.left and done:
             self._wake.set()
@@ -179,11 +183,14 @@ class Loop:
     def _possible(self, actions: Sequence[Action]) -> Iterator[Action]:
         """Without those that were done and not seen yet, or (what workloads left over) failed a moment ago.
 
-        Pods whose end is under way are left alone as well. It counts as a move until it is over, as before.
+        Pods whose end is under way are left alone as well. It counts as a move until it is over, as before. Who leads
+        only since a moment ago puts nothing back: the end that the last leader began may still be under way.
         """
         held, under_way = self._held(), self._executor.under_way
+        is_new = self._leads_since is not None and self._watched.timer() - self._leads_since < END_SECONDS
         for action in actions:
             is_free = action.pod.uid not in under_way and not self._is_expected(action.pod)
+            is_free = is_free and not (is_new and action.how is How.UNDO)
             if is_free and (action.pod.uid, action.how) not in held:
                 yield action
 

@@ -166,7 +166,7 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
     8 are older, and 9 that serve mean that one replacement does.
     """
     by_slot = {member.slot: member for member in sorted(own, key=lambda member: (member.serves, member.pod.created))}
-    going = [pod for pod in cohort.released if not pod.terminating]
+    going = sorted((pod for pod in cohort.released if not pod.terminating), key=lambda pod: pod.uid)
     surplus = sum(member.serves for member in own) - cohort.replicas
     proven = surplus + len(going)
     for pod in going:
@@ -257,6 +257,12 @@ def _undo(
     template_hash = state.template_hash if state is not None else cohort.template.labels.get(names.POD_TEMPLATE_HASH)
     labels = {names.POD_TEMPLATE_HASH: template_hash}
     yield Action(How.UNDO, Why.OVER, group.workload, pod, annotations=written, labels=labels, text=text)
+
+
+def put_back(pod: Pod, state: Released, text: str) -> Action:
+    """The same for a pod that no workload answers for any more."""
+    labels = {names.POD_TEMPLATE_HASH: state.template_hash}
+    return Action(How.UNDO, Why.OVER, None, pod, annotations={names.RELEASED: None}, labels=labels, text=text)
 
 
 def _carries(pod: Pod, annotations: Mapping[str, str]) -> bool:
@@ -444,8 +450,8 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
     kept = asks_to_be_kept(pod)
     if kept is not None:
         return kept
-    if found.group.workload.rollout.on_delete and found.group.is_outdated(pod):
-        return Blocked.ROLLOUT  # it would come back with what its owner has not let it have yet
+    if found.group.would_change_revision(pod):
+        return Blocked.ROLLOUT
     tried = undone(pod)
     if tried is not None and now < tried.until:
         return Blocked.UNDONE

@@ -125,6 +125,18 @@ class Group:
             )
         return sum(bool(cohort.replicas or cohort.pods) for cohort in self.cohorts) > 1
 
+    def would_change_revision(self, pod: Pod) -> bool:
+        """A StatefulSet's pod that is created anew: under OnDelete it gets what its owner has not let it have yet.
+
+        Below a partition that was raised after an update it gets the older revision back.
+        """
+        rollout, is_outdated = self.workload.rollout, self.is_outdated(pod)
+        if rollout.on_delete or not rollout.partition:
+            return rollout.on_delete and is_outdated
+        is_held_back = ordinal(pod) - self.workload.first_ordinal < rollout.partition
+        siblings = (each for cohort in self.cohorts for each in cohort.pods)
+        return is_held_back and not is_outdated and any(map(self.is_outdated, siblings))
+
     def is_outdated(self, pod: Pod) -> bool:
         """A StatefulSet's pod is of another revision than the newest."""
         shown, newest = pod.labels.get(names.CONTROLLER_REVISION_HASH), self.workload.revision

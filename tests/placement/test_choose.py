@@ -366,6 +366,17 @@ def test_pods_of_an_older_revision_that_stays_stop_nobody_else(rollout: Rollout,
     assert [action.pod.name for action in made.actions] == [evicted] * bool(evicted)
 
 
+def test_a_pod_that_would_get_an_older_revision_back_is_left_alone() -> None:
+    """The partition was raised to 8 after db-7 had been updated."""
+    found = stateful(revision="r2", rollout=Rollout(partition=8))
+    pods = [
+        replace(each, labels={**each.labels, names.CONTROLLER_REVISION_HASH: "r2" if each.name == "db-7" else "r1"})
+        for each in found.cohorts[0].pods
+    ]
+    made = planned(replace(found, cohorts=(replace(found.cohorts[0], pods=tuple(pods)),)))
+    assert [action.pod.name for action in made.actions] == ["db-5"]
+
+
 def test_an_eviction_that_did_not_help_is_not_repeated_soon() -> None:
     found = stateful()
     mark = policy_mark(found.policy.slots)

@@ -118,7 +118,7 @@ class Rebalancer:
     def start(self) -> None:
         cluster = self.cluster
         self.board = Board(cluster.configuration)
-        self.feed = Feed(self.board.observe, lambda: self.lag_seconds * cluster.random.random())
+        self.feed = Feed(self.board.observe, lambda: self.lag_seconds * cluster.random.random(), is_sparing=True)
         self.feed.relist(cluster.objects)
         cluster.feeds.append(self.feed)
         stores = self.feed.stores

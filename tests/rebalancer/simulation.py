@@ -20,6 +20,7 @@ from random import Random
 from typing import Any
 
 from kube.ledger import Ledger
+from kube.resources import REPLICA_SETS_IN_USE
 from kube.store import Store
 from placement import names
 from placement.configuration import Configuration
@@ -106,9 +107,15 @@ class Making:
 
 
 class Feed:
-    """One program's informers: each resource arrives in its own order, a while after it happened."""
+    """One program's informers: each resource arrives in its own order, a while after it happened.
 
-    def __init__(self, hears: Callable[[Any, Any], None], lag: Callable[[], float]) -> None:
+    A sparing one keeps only ReplicaSets that are in use, as the rebalancer does.
+    """
+
+    def __init__(
+        self, hears: Callable[[Any, Any], None], lag: Callable[[], float], *, is_sparing: bool = False
+    ) -> None:
+        self._is_sparing = is_sparing
         self.stores: dict[str, Store[Any]] = {name: Store() for name in STORES}
         self._lag = lag
         self._queues: dict[str, deque[tuple[float, Key, Any]]] = {name: deque() for name in STORES}
@@ -122,7 +129,7 @@ class Feed:
         for name, queue in self._queues.items():
             while queue and queue[0][0] <= now:
                 _, key, new = queue.popleft()
-                if new is None:
+                if new is None or not self._keeps(name, new):
                     self.stores[name].remove(key)
                 else:
                     self.stores[name].put(new)
@@ -130,7 +137,10 @@ class Feed:
     def relist(self, objects: Mapping[str, Mapping[Key, Any]]) -> None:
         for name in STORES:
             self._queues[name].clear()
-            self.stores[name].replace(objects[name].values())
+            self.stores[name].replace(each for each in objects[name].values() if self._keeps(name, each))
+
+    def _keeps(self, name: str, each: Any) -> bool:
+        return name != "replica_sets" or not self._is_sparing or bool(REPLICA_SETS_IN_USE.keeps(each))
 
 
 class Cluster:

@@ -33,6 +33,7 @@ class Cluster:
         is_leading: bool = True,
         is_paused: bool = False,
         ends: Pool | None = None,
+        most_ends: int = 16,
     ) -> None:
         self.objects = {(type(each), each.key): each for each in objects}
         self.written: list[str] = []
@@ -44,7 +45,7 @@ class Cluster:
             namespace=lambda key: self._get(Namespace, key),
             leaving_taints=CONFIGURATION.leaving_taints,
         )
-        self.executor = Executor(self, self, Here(), ends or Here(), sight, patience_seconds=0.0)
+        self.executor = Executor(self, self, Here(), ends or Here(), sight, most_ends, patience_seconds=0.0)
 
     def _get(self, kind: type, key: Key) -> Any:
         return self.objects.get((kind, key))
@@ -174,3 +175,12 @@ def test_nobody_waits_for_the_end_of_a_move() -> None:
     assert cluster.perform() == [Outcome.DONE]
     assert cluster.written == ["annotate new", "delete old"]
     assert not cluster.executor.under_way
+
+
+def test_no_end_of_a_move_waits_for_its_turn() -> None:
+    """What it rests on may change meanwhile; the next pass looks again."""
+    slow = Slow(Random(1), share=1.0)
+    cluster = Cluster(*THERE, ends=slow, most_ends=1)
+    other = replace(OLD, uid="other", name="other")
+    cluster.perform(FINISH, replace(FINISH, pod=other, why=Why.RETURN))
+    assert set(cluster.executor.under_way) == {OLD.uid}

@@ -662,3 +662,46 @@ def test_a_pod_that_asks_to_be_kept_on_a_cordoned_node_holds_up_nobody() -> None
     cluster.annotate(web, spot_ratio="90%")
     cluster.run_until(lambda: rebalancer.is_exact(web), 1800)
     assert any(pod.is_released for pod in cluster.pods)
+
+
+@pytest.mark.parametrize("budget", ["100%", 1, None])
+def test_a_release_ends_when_its_workload_is_scaled_to_zero_meanwhile(budget: str | int | None) -> None:
+    """No budget keeps a pod that nobody wants any more; its ReplicaSet would have deleted it."""
+    cluster = shop()
+    web = cluster.deploy("web", 4)
+    if budget is not None:
+        cluster.budget(web, min_available=budget)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    cluster.annotate(web, spot_ratio="0%")
+    cluster.run_until(lambda: rebalancer.count("release") > 0)
+    rebalancer.is_paused = True
+    cluster.change(web, replicas=0)
+    cluster.run(60)
+    rebalancer.is_paused = False
+    cluster.run(60)
+    assert cluster.pods == []
+
+
+@pytest.mark.parametrize("is_namespace", [True, False], ids=["its namespace", "the workload"])
+def test_a_release_is_undone_when_its_workload_is_rolled_out_and_opted_out_meanwhile(is_namespace: bool) -> None:
+    """Its ReplicaSet has no pods any more, and deletes the one that it gets back."""
+    cluster = shop()
+    web = cluster.deploy("web", 4)
+    cluster.run(60)
+    rebalancer = Rebalancer(cluster)
+    cluster.annotate(web, spot_ratio="0%")
+    cluster.run_until(lambda: rebalancer.count("release") > 0)
+    rebalancer.is_alive = False
+    cluster.roll_out(web)
+    cluster.run(120)
+    if is_namespace:
+        cluster.opt_out("shop")
+    else:
+        cluster.change(web, labels={**cluster.again(web).labels, names.PLACEMENT: names.DISABLED})
+    cluster.run(5)
+    rebalancer.is_alive = True
+    rebalancer.kill()
+    cluster.run(60)
+    assert [pod.name for pod in cluster.pods if names.RELEASED in pod.annotations] == []
+    assert len(cluster.pods) == 4
