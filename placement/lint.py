@@ -20,8 +20,10 @@ Place = Literal["annotations", "labels", "template annotations", "template label
 DOES_NOT_COUNT = "does not count"
 PLACEMENTS = (names.ENABLED, names.DISABLED)
 PLACEMENT_EXPECTED = " or ".join(PLACEMENTS)
+SETTING_NAMES = frozenset(setting.annotation for setting in SETTINGS)
 TEMPLATE_PREFIX = names.PREFIX + "pod-group"  # what belongs on a pod template (design §6)
 TEMPLATE_EXPECTED = "it on the workload itself, since nobody reads it on a pod template"
+LABEL_EXPECTED = "an annotation of that name, since nobody reads it as a label"
 KNOWN_EXPECTED = f"{names.PREFIX} and one of {', '.join(setting.name for setting in SETTINGS)}"
 
 
@@ -73,6 +75,8 @@ def findings_in(written: Written) -> Iterator[Finding]:
     for place, texts in placements:
         if texts.get(names.PLACEMENT, names.ENABLED) not in PLACEMENTS:
             yield Finding(place, names.PLACEMENT, texts[names.PLACEMENT], PLACEMENT_EXPECTED)
+    for label in sorted(written.labels.keys() & SETTING_NAMES):
+        yield Finding("labels", label, written.labels[label], LABEL_EXPECTED)
     for annotation, text in sorted(written.template_annotations.items()):
         if annotation.startswith(names.PREFIX) and not annotation.startswith(TEMPLATE_PREFIX):
             yield Finding("template annotations", annotation, text, TEMPLATE_EXPECTED)
@@ -120,7 +124,11 @@ def policies() -> list[dict[str, Any]]:
         "written-by-people": f"!(request.userInfo.username in {_list(CONTROLLERS)})",
         "not-opted-out": f"!({_text(names.DISABLED)} in [{', '.join(map(_placement, WORKLOAD_PLACES))}])",
     }
-    validations = [*map(_setting_validation, SETTINGS), _none("unknown", KNOWN_EXPECTED)]
+    validations = [
+        *map(_setting_validation, SETTINGS),
+        _none("unknown", KNOWN_EXPECTED),
+        _none("labelled", LABEL_EXPECTED),
+    ]
     misplaced = _none("misplaced", TEMPLATE_EXPECTED)
     return [
         _policy(
@@ -150,6 +158,9 @@ def _variables(level: Level) -> dict[str, str]:
         "known": known,
         "unknown": f"variables.written.filter(k, k.startsWith({_text(names.PREFIX)}) && !(k in variables.known))",
         "unknown_told": _told("unknown", "variables.written"),
+        "labels": f"{_LABELS_WRITTEN}.orValue({{}})",
+        "labelled": f"variables.labels.filter(k, k in {_list(tuple(setting.annotation for setting in SETTINGS))})",
+        "labelled_told": _told("labelled", "variables.labels"),
         **{each.field: f"variables.written[?{_text(each.annotation)}].orValue('')" for each in SETTINGS},
     }
 

@@ -180,10 +180,10 @@ def test_the_sentence_is_the_parsers(teller: Teller) -> None:
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_all_that_lint_finds_offline_is_told(teller: Teller, kind: str) -> None:
-    """Also unknown annotations, settings on the pod template and an opt-out that is none."""
+    """Also unknown annotations, settings as labels or on the pod template, and an opt-out that is none."""
     annotations = {names.SPOT_RATIO: "70", names.PREFIX + "x": "1", names.PLACEMENT: "off"}
     raw = workload(kind, "web", 1, annotations)
-    raw["metadata"]["labels"] = {names.PLACEMENT: "no"}
+    raw["metadata"]["labels"] = {names.PLACEMENT: "no", names.REBALANCE: "off"}
     raw["spec"]["template"]["metadata"]["labels"][names.PLACEMENT] = "never"
     raw["spec"]["template"]["metadata"]["annotations"] = {names.SPREAD: "none", names.PREFIX + "pod-group": "a"}
     found = findings_in(
@@ -234,7 +234,11 @@ def test_namespaces_that_are_not_opted_in_are_left_in_peace(cluster: LocalCluste
 
 def test_a_namespaces_own_annotations_are_told(teller: Teller) -> None:
     """They are defaults; a label that opts nobody in is told, too."""
-    metadata = {"name": "n", "labels": {names.PLACEMENT: "enable"}, "annotations": {names.SPOT_RATIO: "70"}}
+    metadata = {
+        "name": "n",
+        "labels": {names.PLACEMENT: "enable", names.SPREAD: "none"},
+        "annotations": {names.SPOT_RATIO: "70"},
+    }
     found = findings_in(Written("namespace", metadata["annotations"], metadata["labels"], {}, {}))  # type: ignore[arg-type]
     assert sorted(teller.told("/api/v1/namespaces", {"metadata": metadata})) == sorted(
         f"namespace {each}" for each in found

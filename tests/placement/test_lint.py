@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from placement import names
 from placement.lint import (
     KNOWN_EXPECTED,
+    LABEL_EXPECTED,
     PLACEMENT_EXPECTED,
     TEMPLATE_EXPECTED,
     Finding,
@@ -51,6 +52,10 @@ WRITTEN: dict[str, tuple[Written, list[Finding]]] = {
     "an opt-in that is none": (
         Written("namespace", {}, {PLACEMENT: "true"}, {}, {}),
         [Finding("labels", PLACEMENT, "true", PLACEMENT_EXPECTED)],
+    ),
+    "a setting as a label": (
+        Written("namespace", {}, {names.REBALANCE: "plan-only", PLACEMENT: "enabled"}, {}, {}),
+        [Finding("labels", names.REBALANCE, "plan-only", LABEL_EXPECTED)],
     ),
     "a setting on the pod template": (
         Written("workload", {}, {}, {RATIO: "70%"}, {}),
