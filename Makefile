@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 # Tests on a control plane mostly wait for it. Each file stays with one worker, and files start in their order.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test check lint types unit bench soak requirements image clean
+.PHONY: help venv demo test check lint types unit bench soak requirements image clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | while IFS='|' read -r target text; do printf '  make %-14s%s\n' "$$target" "$$text"; done
@@ -20,6 +20,8 @@ $(READY): requirements/dev.txt setup.cfg pyproject.toml
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(READY)
+
+venv: $(READY) ## the spotweave command, in .venv/bin
 
 demo: $(READY) ## a real control plane, Spotweave on it, a story told with real pods (DEMO_ONCE=1 ends by itself)
 	@$(BIN)/spotweave demo

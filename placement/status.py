@@ -222,7 +222,7 @@ def _differences(workload: Workload, active: int, pods: tuple[PodStatus, ...]) -
     if len(live) != workload.replicas and active < 2:
         yield f"{len(live)} of {workload.replicas} pods exist"
     if not any((missed, alone, stuck, lost, starting, elsewhere)) and len(live) == workload.replicas:
-        yield "the pods were placed under another policy, or their slots were taken twice"
+        yield "the pods were placed under another policy or are older than ours, or their slots were taken twice"
 
 
 def _is_alone(pod: Pod) -> bool:

@@ -60,6 +60,7 @@ class Blocked(StrEnum):
     PAUSED = "paused by `spotweave pause`"
     ROLLOUT = "a rollout is under way"
     UNSETTLED = "its controller is not done yet"
+    UNADOPTED = "it is adopted first, then moved"
     KEPT = "the pod asks not to be disrupted"
     LOCAL_STORAGE = "the pod has local storage"
     OWN_TERMS = "the pod's own node selector or affinity excludes the class"

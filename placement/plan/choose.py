@@ -281,7 +281,7 @@ class _Chooser:
     def _in_the_way(self, wish: Wish) -> Blocked | None:
         """What stops this move now, though nothing about its workload does."""
         if wish.member.pod.decision_id is None:
-            return Blocked.UNSETTLED  # it is adopted first: a released pod's decision tells whose it was
+            return Blocked.UNADOPTED  # a released pod's decision tells whose it was
         quota = self._no_quota(wish)
         if quota or wish.why is Why.LEAVING:
             return quota

@@ -128,7 +128,7 @@ ACTUAL: dict[str, tuple[Snapshot, Mix, Mix, str]] = {
         snapshot(*THREE, workload=replace(WEB, annotations={names.SPOT_RATIO: "0%"})),
         Mix(2, 1),
         Mix(),
-        "the pods were placed under another policy, or their slots were taken twice",
+        "the pods were placed under another policy or are older than ours, or their slots were taken twice",
     ),
     "others' pods do not count": (
         snapshot(*THREE, pod(1, "spot-1", revision="foreign"), Pod("shop", "bare", node="spot-1", ready=True)),
