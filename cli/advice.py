@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from kube.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
+from localcluster.errors import ClusterError
 from placement import names
 
 MOST_NAMED = 5  # of names that may be meant
@@ -106,6 +107,12 @@ def meant(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {_either(close)}?"
     return f"there {'is' if len(every) == 1 else 'are'} {', '.join(every)}" if 0 < len(every) <= MOST_NAMED else ""
+
+
+def check_namespace(name: str | None, known: Collection[str]) -> None:
+    """That there is nothing in a namespace that does not exist would be true, and hide a typing error."""
+    if name is not None and name not in known:
+        raise ClusterError(f"there is no namespace {name!r}", meant(name, known), exit_code=2)
 
 
 def _either(words: list[str]) -> str:

@@ -73,6 +73,7 @@ def look(args: argparse.Namespace) -> show.Finding:
 
 
 def found(snapshot: Snapshot, configuration: Configuration, what: Target, namespace: str | None = None) -> show.Finding:
+    advice.check_namespace(namespace, snapshot.namespaces)
     nodes = _nodes(snapshot, configuration, what)
     every = drill(snapshot, configuration, nodes)
     losses = sorted((each for each in every if namespace in (None, each.workload.namespace)), key=_worst_first)

@@ -17,7 +17,6 @@ from cli.configuration import configuration_for_reading
 from cli.observed import observed_for_reading
 from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
-from localcluster.errors import ClusterError
 from placement import names
 from placement.exposure import Domain, Exposure
 from placement.leftover import LeftOver, left_over
@@ -69,11 +68,7 @@ def look(args: argparse.Namespace) -> show.Finding:
         now = datetime.now(UTC)
         paused = pause_for_reading(client, now.timestamp())
         observed = observed_for_reading(client)
-    if args.namespace is not None and args.namespace not in snapshot.namespaces:
-        known = snapshot.namespaces
-        raise ClusterError(
-            f"there is no namespace {args.namespace!r}", advice.meant(args.namespace, known), exit_code=2
-        )
+    advice.check_namespace(args.namespace, snapshot.namespaces)
     if args.left_over:
         carrying = left_over(snapshot, configuration.classes)
         return _left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)])

@@ -89,6 +89,14 @@ def test_other_namespaces_are_left_out_on_request() -> None:
     assert "nobody loses a replica" in text
 
 
+def test_a_namespace_that_does_not_exist_is_told_with_those_that_do() -> None:
+    """Exit code 2, as by `status` and `plan`: nobody loses a replica there, but nobody meant that."""
+    with pytest.raises(ClusterError) as raised:
+        drilled("spot", namespace="nope")
+    assert (raised.value.message, raised.value.exit_code) == ("there is no namespace 'nope'", 2)
+    assert raised.value.hint == "there are bank, shop"
+
+
 def test_the_table_fits_eighty_columns() -> None:
     """And names everything."""
     _, text, _ = drilled("spot")
