@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +16,11 @@ from rich.text import Text
 
 from cli import access, show
 from cli.pause import pause_for_reading, told
+from kube.client import Client
 from kube.configmaps import change_outages, read_outages
+from kube.errors import ApiError
+from kube.resources import NODES
+from kube.snapshot import read_all
 from localcluster.errors import ClusterError
 from placement.model import Class
 from placement.outage import Outage, Outages, cleared, cleared_in, noted, outages_text
@@ -70,7 +76,26 @@ def note(args: argparse.Namespace) -> int:
     outage = Outage(args.of, 0.0, frozenset(args.zone))
     with access.client_for(args) as client:
         outages = change_outages(client, lambda known: noted(known, outage, time.time(), seconds))
+        doubt = _doubt(client, outage.zones)
+    if doubt:
+        print(f"spotweave: warning: {doubt}", file=sys.stderr)
     return _show(args, outages)
+
+
+def _doubt(client: Client, zones: frozenset[str]) -> str:
+    """What seems wrong with zones. Who may note outages need not be allowed to see nodes: then nothing does."""
+    try:
+        return unknown_zones(zones, (node.pool.zone for node in read_all(client, NODES))) if zones else ""
+    except ApiError:
+        return ""
+
+
+def unknown_zones(zones: Iterable[str], known: Iterable[str]) -> str:
+    """`no node is in zone-x; there are zone-a, zone-b`; a zone may also be one whose nodes have all gone."""
+    there = sorted({zone for zone in known if zone})
+    unknown = sorted(set(zones).difference(there))
+    some = f"there {'is' if len(there) == 1 else 'are'} {', '.join(there)}" if there else "no node has a zone"
+    return f"no node is in {' or '.join(unknown)}; {some}" if unknown else ""
 
 
 def clear(args: argparse.Namespace) -> int:

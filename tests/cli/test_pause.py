@@ -118,9 +118,38 @@ def test_scripts_are_told_what_was_done(operator: Operator, capsys: pytest.Captu
     stood = told_json("resume", answers=[state(**{KEY: ENDLESS}), b"{}"])
     assert stood == {"paused": None, "resumed": True}
     assert told_json("resume", answers=[ABSENT]) == {"paused": None, "resumed": False}
-    noted = told_json("outage", "set", "--zone", "a", "--for", "1h", answers=[ABSENT, b"{}"])
+    noted = told_json("outage", "set", "--zone", "a", "--for", "1h", answers=[ABSENT, b"{}", FORBIDDEN])
     assert [(each["class"], each["zones"]) for each in noted["outages"]] == [("spot", ["a"])]
     assert told_json("outage", "clear", answers=[ABSENT, b"{}"])["outages"] == []
+
+
+def nodes(*zones: str) -> bytes:
+    items = [{"metadata": {"name": f"n-{zone}", "uid": zone, "labels": {names.ZONE: zone}}} for zone in zones]
+    return json.dumps({"kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": items}).encode()
+
+
+DOUBTS: dict[str, tuple[Answer | bytes, str]] = {
+    "a zone where no node is": (
+        nodes("zone-b", "zone-a"),
+        "spotweave: warning: no node is in zone-x; there are zone-a, zone-b\n",
+    ),
+    "the only other zone": (nodes("zone-a"), "spotweave: warning: no node is in zone-x; there is zone-a\n"),
+    "no zones at all": (nodes(""), "spotweave: warning: no node is in zone-x; no node has a zone\n"),
+    "a zone with nodes": (nodes("zone-x", "zone-a"), ""),
+    "whoever may not see nodes": (FORBIDDEN, ""),
+}
+
+
+@pytest.mark.parametrize(("answer", "warning"), DOUBTS.values(), ids=DOUBTS.keys())
+def test_an_outage_where_no_node_is_is_noted_with_a_warning(
+    operator: Operator, capsys: pytest.CaptureFixture[str], answer: Answer | bytes, warning: str
+) -> None:
+    """All nodes of a zone may be gone, so it is no error."""
+    assert operator.run("outage", "set", "--zone", "zone-x", answers=[ABSENT, b"{}", answer]) == 0
+    assert operator.written()[0] == "POST"
+    told_to_them = capsys.readouterr()
+    assert "zone-x" in told_to_them.out
+    assert told_to_them.err == warning
 
 
 LISTED: dict[str, tuple[Answer | bytes, dict[str, Any] | None, list[str]]] = {
