@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cli.main import main
+from cli.outage import outages_for_reading
 from cli.pause import pause_for_reading, told
 from kube.configmaps import PATH
 from placement import names
@@ -206,9 +207,11 @@ def test_a_cluster_that_says_no_is_exit_code_3(operator: Operator, command: str)
 def test_who_may_not_read_the_state_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
     """And sees the rest of the status."""
     with scripted_api() as (script, client):
-        script.answer(FORBIDDEN)
+        script.answer(FORBIDDEN, FORBIDDEN)
         assert pause_for_reading(client, 0.0) is None
+        assert outages_for_reading(client, 0.0) == ()
     assert "whether moves are paused is not known" in caplog.text
+    assert "whether a class is out is not known" in caplog.text
 
 
 TOLD: dict[str, tuple[Pause, str]] = {
