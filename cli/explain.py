@@ -128,7 +128,8 @@ def _workload(made: Planned, found: Assessment) -> Iterator[str]:
     yield seen.risk.explain()
     for domain in Domain:
         if not seen.survives(domain):
-            yield f"would not survive the loss of a {domain}: {seen.explain(domain)}"
+            lost = "all spot" if domain is Domain.SPOT else f"a {domain}"
+            yield f"would not survive the loss of {lost}: {seen.explain(domain)}"
     for member in sorted(found.members, key=lambda each: each.slot or 0):
         site = member.site
         where = f"{site.node.name} ({site.of}, {site.pool})" if site else member.pod.unschedulable or "no node"
@@ -177,4 +178,4 @@ def _next(made: Planned, found: Assessment, pod: Pod | None) -> Iterator[str]:
 def _blocked(found: Assessment, pod: Pod | None) -> Iterator[str]:
     for wish in found.wishes:
         if wish.blocked is not None and (pod is None or wish.member.pod.uid == pod.uid):
-            yield f"blocked: {wish.member.pod.name} should be on {wish.to} ({wish.why}): {wish.blocked}"
+            yield f"blocked: {wish.explain()}"

@@ -75,6 +75,18 @@ def test_people_read_lines() -> None:
     assert "  slot 0: web-0 on od-a (on-demand, a/m)" in text
 
 
+def test_what_evens_pools_out_is_told_as_another_pool() -> None:
+    """All six are on spot already, in one pool; the page says the same."""
+    crowded = snapshot(
+        deployment("web", ["od-a", "od-b", "od-a", "od-b", *["spot-a"] * 6], spot_ratio="60%", rebalance="plan-only")
+    )
+    raw = explained(Picture(crowded, now=NOW), "shop/web").raw
+    assert "blocked: web-4 should be in another pool (balance): rebalance is plan-only" in raw["lines"]
+    assert raw["blocked"][0] == "web-4 should be in another pool (balance): rebalance is plan-only"
+    (perils,) = [line for line in raw["lines"] if "without all spot" in line]
+    assert perils.startswith("would not survive the loss of all spot: ")
+
+
 WRONG: dict[str, tuple[str, str, str]] = {
     "a pod or workload that is called otherwise": ("shop/wbe", "no such pod, Deployment", "did you mean shop/web"),
     "in another namespace": ("bank/web", "there is no such namespace", "there is shop/web"),
