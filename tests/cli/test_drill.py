@@ -156,3 +156,10 @@ def test_whether_the_rest_fits_is_told_to_people() -> None:
     assert "Spot that is left has room for the 4 pods of spot: no, not for shop/web-" in text
     assert "Without spot, on-demand that is left has room for the 4 pods: no, not for" in text
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+
+
+def test_spot_that_is_not_left_has_no_room_to_tell_of() -> None:
+    """Six pods of one core each; on-demand has three left."""
+    text = printed(found(SHOP, Configuration(), target("spot")).shown(), 80)
+    assert "Spot that is left" not in text
+    assert "Without spot, on-demand that is left has room for the 6 pods: no, not for" in text
