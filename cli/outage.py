@@ -41,7 +41,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     ):
         action = actions.add_parser(name, parents=[common], help=text)
         access.add_options(action)
-        action.set_defaults(run=function)
+        action.set_defaults(run=function, writes=name != "list")
         show.add_option(action)
         if name == "list":
             show.add_watch(action)

@@ -30,11 +30,11 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     pause.add_argument("--for", dest="seconds", type=_seconds, metavar="D", help="such as 30m (default: until resumed)")
     pause.add_argument("--reason", type=_reason, default="", metavar="TEXT", help="told by status")
     show.add_option(pause, "text")
-    pause.set_defaults(run=start)
+    pause.set_defaults(run=start, writes=True)
     resume = commands.add_parser("resume", parents=[common], help="let the rebalancer move pods again")
     access.add_options(resume)
     show.add_option(resume, "text")
-    resume.set_defaults(run=end)
+    resume.set_defaults(run=end, writes=True)
 
 
 def _seconds(text: str) -> float:

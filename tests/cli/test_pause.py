@@ -124,6 +124,24 @@ def test_scripts_are_told_what_was_done(operator: Operator, capsys: pytest.Captu
     assert told_json("outage", "clear", answers=[ABSENT, b"{}"])["outages"] == []
 
 
+NEEDED: dict[str, tuple[list[str], str]] = {
+    "pause": (["pause"], names.OPERATE_ROLE),
+    "resume": (["resume"], names.OPERATE_ROLE),
+    "outage set": (["outage", "set"], names.OPERATE_ROLE),
+    "outage clear": (["outage", "clear"], names.OPERATE_ROLE),
+    "outage list": (["outage", "list"], names.VIEW_ROLE),
+}
+
+
+@pytest.mark.parametrize(("command", "role"), NEEDED.values(), ids=NEEDED.keys())
+def test_who_lacks_rights_is_told_of_the_role_that_gives_all_of_them(
+    operator: Operator, capsys: pytest.CaptureFixture[str], command: list[str], role: str
+) -> None:
+    """The first call only reads; the role for that would not let them write."""
+    assert operator.run(*command, answers=[FORBIDDEN]) == 3
+    assert f"--clusterrole={role} " in capsys.readouterr().err
+
+
 def nodes(*zones: str) -> bytes:
     items = [{"metadata": {"name": f"n-{zone}", "uid": zone, "labels": {names.ZONE: zone}}} for zone in zones]
     return json.dumps({"kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": items}).encode()
