@@ -124,6 +124,18 @@ def test_scripts_are_told_what_was_done(operator: Operator, capsys: pytest.Captu
     assert told_json("outage", "clear", answers=[ABSENT, b"{}"])["outages"] == []
 
 
+LISTS = 8  # namespaces, nodes, Deployments, StatefulSets, ReplicaSets, pods, budgets, quotas
+EMPTY = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
+
+
+def test_where_nothing_is_installed_there_is_nothing_to_uninstall(
+    operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No pause can be noted, since the namespace is not there, and no pod is released: what is asked for is so."""
+    assert operator.run("uninstall", answers=[ABSENT, ABSENT, *[EMPTY] * LISTS]) == 0
+    assert capsys.readouterr().out == "Spotweave is not installed: nothing to do.\n"
+
+
 NEEDED: dict[str, tuple[list[str], str]] = {
     "pause": (["pause"], names.OPERATE_ROLE),
     "resume": (["resume"], names.OPERATE_ROLE),
