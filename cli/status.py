@@ -34,7 +34,7 @@ from placement.status import PodStatus, WorkloadStatus, statuses
 
 STYLES = {Class.ON_DEMAND: "cyan", Class.SPOT: "magenta"}
 NOTHING_OPTED_IN = (
-    "No workload is opted in. Label a namespace: kubectl label namespace NAME spotweave.dev/placement=enabled"
+    "No workload is opted in. Label a namespace:\n  kubectl label namespace NAME spotweave.dev/placement=enabled"
 )
 ASSUMED = "* assumed from the rollout: no min-available, no PodDisruptionBudget"
 NOTHING_LEFT_OVER = "Nothing of Spotweave is left where it is not wanted."

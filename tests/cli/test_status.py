@@ -229,7 +229,7 @@ def test_savings_are_told_with_their_source_as_the_dashboard_tells_them() -> Non
 
 def test_an_empty_cluster_is_told_what_to_do() -> None:
     """A newcomer's first look."""
-    assert "kubectl label namespace NAME spotweave.dev/placement=enabled" in printed(as_table([]), 200)
+    assert "  kubectl label namespace NAME spotweave.dev/placement=enabled" in printed(as_table([]), 80).splitlines()
 
 
 def test_what_is_left_over_is_told_for_people() -> None:
