@@ -46,12 +46,19 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         if name == "list":
             show.add_watch(action)
         else:
-            action.add_argument("--class", dest="of", type=Class, choices=list(Class), default=Class.SPOT)
+            action.add_argument("--class", dest="of", type=_class, choices=list(Class), default=Class.SPOT)
             action.add_argument("--zone", action="append", default=[], metavar="Z", help="only there; may be repeated")
         if name == "set":
             action.add_argument(
                 "--for", dest="lasts", type=_duration, metavar="D", help="such as 30m (default: back-off)"
             )
+
+
+def _class(text: str) -> Class:
+    try:
+        return Class(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected {' or '.join(Class)}, got {text!r}") from error
 
 
 def _duration(text: str) -> timedelta:

@@ -183,6 +183,13 @@ def test_an_outage_where_no_node_is_is_noted_with_a_warning(
     assert told_to_them.err == warning
 
 
+def test_a_class_that_there_is_not_is_told_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bad usage."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["outage", "set", "--class", "foo"])
+    assert "--class: expected on-demand or spot, got 'foo'" in capsys.readouterr().err
+
+
 LISTED: dict[str, tuple[Answer | bytes, dict[str, Any] | None, list[str]]] = {
     "nothing": (ABSENT, None, []),
     "a pause": (
