@@ -83,7 +83,12 @@ def test_nothing_found_is_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert found_in(capsys, "-f", file) == []
 
 
-NO_MANIFESTS = {"nothing": "", "comments": "---\n# nothing\n", "text": "hello", "a mapping of something": "replicas: 3\n"}
+NO_MANIFESTS = {
+    "nothing": "",
+    "comments": "---\n# nothing\n",
+    "text": "hello",
+    "a mapping of something": "replicas: 3\n",
+}
 
 
 @pytest.mark.parametrize("text", NO_MANIFESTS.values(), ids=NO_MANIFESTS.keys())
