@@ -136,6 +136,23 @@ def test_where_nothing_is_installed_there_is_nothing_to_uninstall(
     assert capsys.readouterr().out == "Spotweave is not installed: nothing to do.\n"
 
 
+def test_pods_that_are_still_released_are_told_though_the_namespace_is_gone(
+    operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever deleted the manifests first; its ReplicaSet is gone, too, so it cannot be put back."""
+    metadata = {
+        "name": "web-0",
+        "namespace": "shop",
+        "uid": "u",
+        "labels": {names.POD_TEMPLATE_HASH: "released-h"},
+        "annotations": {names.RELEASED: "2026-11-16T00:00:00Z/h"},
+    }
+    pods = json.dumps({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": metadata}]}).encode()
+    look: list[Answer | bytes] = [*[EMPTY] * 5, pods, *[EMPTY] * 2]
+    assert operator.run("uninstall", answers=[ABSENT, ABSENT, *look * 3]) == 1
+    assert "  kubectl delete pod -n shop web-0" in capsys.readouterr().out.splitlines()
+
+
 NEEDED: dict[str, tuple[list[str], str]] = {
     "pause": (["pause"], names.OPERATE_ROLE),
     "resume": (["resume"], names.OPERATE_ROLE),
