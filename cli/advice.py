@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from kube.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
+from localcluster.errors import ClusterError
 from placement import names
 
 MOST_NAMED = 5  # of names that may be meant
@@ -65,8 +66,8 @@ def right_of(asked: str) -> Right | None:
     return Right(verb, resource, name.partition("/")[0], found["namespace"] or "")
 
 
-def told(error: ApiError) -> str:
-    """What went wrong, and what to do next."""
+def told(error: ApiError, *, writes: bool = False) -> str:
+    """What went wrong, and what to do next. A command that writes is refused when it reads, which comes first."""
     match error:
         case Unreachable():
             return (
@@ -79,19 +80,20 @@ def told(error: ApiError) -> str:
                 "or --context; `kubectl auth whoami` tells who you are"
             )
         case Forbidden():
-            return "\n".join(_forbidden(error))
+            return "\n".join(_forbidden(error, writes))
         case NotFound() if names.SYSTEM_NAMESPACE in error.asked or names.WEBHOOK_CONFIGURATION in error.asked:
             return f"it is not there: {error}\nis Spotweave installed? `kubectl apply -k manifests/base` does it"
     return f"the cluster did not answer as needed: {error}\nit may pass; `kubectl get --raw /readyz` tells how it is"
 
 
-def _forbidden(error: Forbidden) -> Iterable[str]:
+def _forbidden(error: Forbidden, writes: bool) -> Iterable[str]:
     right = right_of(error.asked)
     if right is None:
         return [f"you may not do that: {error}"]
     lines = [f"you may not {right.verb} {right.resource}: {error}", f"ask with: {right.question}"]
-    if right.role:
-        command = f"kubectl create clusterrolebinding NAME --clusterrole={right.role} --user=YOU"
+    role = names.OPERATE_ROLE if writes and right.name == names.STATE_MAP else right.role
+    if role:
+        command = f"kubectl create clusterrolebinding NAME --clusterrole={role} --user=YOU"
         lines.append(f"an administrator can allow it: {command}")
     return lines
 
@@ -106,6 +108,12 @@ def meant(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {_either(close)}?"
     return f"there {'is' if len(every) == 1 else 'are'} {', '.join(every)}" if 0 < len(every) <= MOST_NAMED else ""
+
+
+def check_namespace(name: str | None, known: Collection[str]) -> None:
+    """That there is nothing in a namespace that does not exist would be true, and hide a typing error."""
+    if name is not None and name not in known:
+        raise ClusterError(f"there is no namespace {name!r}", meant(name, known), exit_code=2)
 
 
 def _either(words: list[str]) -> str:

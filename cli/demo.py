@@ -61,8 +61,9 @@ def run(args: argparse.Namespace) -> int:
         ):
             console.print(f"[bold]The dashboard:[/] {spotweave.dashboard} - watch the story there.", soft_wrap=True)
             exact = Story(console, cluster, client).tell()
-            console.print(_ending(cluster, spotweave.dashboard or "", exact), soft_wrap=True)
+            console.print(_verdict(exact))
             if not once:
+                console.print(_invitation(cluster, spotweave.dashboard or ""), soft_wrap=True)
                 _wait_for_ctrl_c(console)
             return 0 if exact else 1
 
@@ -183,10 +184,14 @@ def wait_until(
     return found
 
 
-def _ending(cluster: LocalCluster, page: str, exact: bool) -> str:
-    verdict = "Every mix was exact at every rest." if exact else "[bold red]Not every mix was exact at every rest.[/]"
-    return f"""
-[bold]{verdict}[/]
+def _verdict(exact: bool) -> str:
+    told = "Every mix was exact at every rest." if exact else "[bold red]Not every mix was exact at every rest.[/]"
+    return f"\n[bold]{told}[/]"
+
+
+def _invitation(cluster: LocalCluster, page: str) -> str:
+    """Only where the cluster stays up: all of it ends with the demo."""
+    return f"""\
 What happened is on the dashboard: {page}
   {page}#/workloads  what each workload can lose
   {page}#/drill      what a loss or another ratio would do

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from localcluster.errors import ClusterError
 from placement.configuration import Configuration
 from placement.drill import Loss, drill, nodes_in
 from placement.exposure import Domain, Place, places
-from placement.model import Snapshot
+from placement.model import Class, Snapshot
 
 MOST_NAMED = 20
 EXPECTED = "node=NAME, pool=ZONE/TYPE, zone=NAME or spot"
@@ -73,14 +73,17 @@ def look(args: argparse.Namespace) -> show.Finding:
 
 
 def found(snapshot: Snapshot, configuration: Configuration, what: Target, namespace: str | None = None) -> show.Finding:
+    advice.check_namespace(namespace, snapshot.namespaces)
     nodes = _nodes(snapshot, configuration, what)
     every = drill(snapshot, configuration, nodes)
     losses = sorted((each for each in every if namespace in (None, each.workload.namespace)), key=_worst_first)
     picture = Picture(snapshot, configuration)
     room = drills.drill(view_of(planned(picture), picture), what.domain, what.name)["room"]
+    every_place = places(snapshot.nodes, configuration).values()
+    has_spot = any(place.of is Class.SPOT and place.node not in nodes for place in every_place)
     return show.Finding(
         {**as_json(what, nodes, losses), "room": room},
-        lambda: as_table(what, nodes, losses, room),
+        lambda: as_table(what, nodes, losses, _fits(room, has_spot)),
         1 if any(each.falls_below and not each.is_assumed for each in losses) else 0,
     )
 
@@ -128,7 +131,7 @@ def as_json(what: Target, nodes: frozenset[str], losses: Sequence[Loss]) -> dict
     }
 
 
-def as_table(what: Target, nodes: frozenset[str], losses: Sequence[Loss], room: Mapping[str, Any]) -> Group:
+def as_table(what: Target, nodes: frozenset[str], losses: Sequence[Loss], fits: Iterable[Text]) -> Group:
     on_top = Text(f"Without {what} ({len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}):", style="bold")
     if not losses:
         return Group(on_top, Text("nobody loses a replica."))
@@ -139,7 +142,7 @@ def as_table(what: Target, nodes: frozenset[str], losses: Sequence[Loss], room: 
     table.add_column("", no_wrap=True)
     for each in losses:
         table.add_row(*_row(each))
-    return Group(on_top, table, *_notes(losses), *_fits(room))
+    return Group(on_top, table, *_notes(losses), *fits)
 
 
 def _row(loss: Loss) -> tuple[Text, ...]:
@@ -170,10 +173,10 @@ FITS = {
 }
 
 
-def _fits(room: Mapping[str, Any]) -> Iterator[Text]:
+def _fits(room: Mapping[str, Any], has_spot: bool) -> Iterator[Text]:
     """Whether the pods that go fit on what is left, of all namespaces, by what they ask for."""
     for kind, text in FITS.items():
         fit = room[kind]
-        if fit["pods"]:
+        if fit["pods"] and (has_spot or kind != "spot"):
             told = text.format(pods="the pod" if fit["pods"] == 1 else f"the {fit['pods']} pods")
             yield Text(f"{told}: {'yes' if fit['fits'] else 'no, not for ' + fit['leftOut']}", style="dim")

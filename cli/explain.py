@@ -16,15 +16,22 @@ from dashboard.history import History
 from localcluster.errors import ClusterError
 from placement import names
 from placement.exposure import Domain
-from placement.model import Pod, Snapshot
+from placement.model import Kind, Pod, Snapshot
 from placement.plan.assess import Assessment
 from placement.plan.group import Member, moved, released, undone
+
+POD = "pod"
+KINDS = {  # as kubectl takes them
+    **dict.fromkeys(("po", "pod", "pods"), POD),
+    **dict.fromkeys(("deploy", "deployment", "deployments", "deployment.apps"), str(Kind.DEPLOYMENT)),
+    **dict.fromkeys(("sts", "statefulset", "statefulsets", "statefulset.apps"), str(Kind.STATEFUL_SET)),
+}
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("explain", parents=[common], help="why a pod or workload is where it is")
     access.add_options(parser)
-    parser.add_argument("name", metavar="POD|WORKLOAD", help="NAME or NS/NAME")
+    parser.add_argument("name", metavar="POD|WORKLOAD", help="NAME, NS/NAME or, as kubectl has it, KIND/NAME")
     parser.add_argument("-n", "--namespace", help="where NAME is (default: the context's, as kubectl's)")
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     show.add_option(parser, "text")
@@ -40,32 +47,42 @@ def run(args: argparse.Namespace) -> int:
 def look(args: argparse.Namespace) -> show.Finding:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
-    return explained(picture, args.name if "/" in args.name else f"{access.namespace_for(args)}/{args.name}")
+    kind, name = split(args.name, picture.snapshot)
+    return explained(picture, name if "/" in name else f"{access.namespace_for(args)}/{name}", kind)
 
 
-def explained(picture: Picture, name: str) -> show.Finding:
+def split(text: str, snapshot: Snapshot) -> tuple[str, str]:
+    """`deploy/web` is the Deployment web, unless there is a namespace of that name; "": of any kind."""
+    kind, slash, name = text.partition("/")
+    if slash and kind not in snapshot.namespaces and kind.lower() in KINDS:
+        return KINDS[kind.lower()], name
+    return "", text
+
+
+def explained(picture: Picture, name: str, kind: str = "") -> show.Finding:
     made = planned(picture)
     for found in made.board.assessments.values():
-        if str(found.group.workload.key) == name:
+        if str(found.group.workload.key) == name and kind in ("", found.group.workload.kind):
             lines, is_fine = list(_workload(made, found)), found.actual == found.wanted
             return _finding(lines, is_fine, _json(made, picture, found, None))
         for pod, member in _pods(found):
-            if str(pod.key) == name:
+            if str(pod.key) == name and kind in ("", POD):
                 lines = list(_pod(made, found, pod, member))
                 is_fine = not any(wish.member.pod.uid == pod.uid for wish in found.wishes)
                 return _finding(lines, is_fine, _json(made, picture, found, pod))
-    raise ClusterError(*_why_not(name, picture.snapshot), exit_code=2)
+    raise ClusterError(*_why_not(name, picture.snapshot, kind), exit_code=2)
 
 
 def _finding(lines: list[str], is_fine: bool, raw: dict[str, Any]) -> show.Finding:
     return show.Finding({"fine": is_fine, **raw, "lines": lines}, lambda: Text("\n".join(lines)), 0 if is_fine else 1)
 
 
-def _why_not(name: str, snapshot: Snapshot) -> tuple[str, str]:
+def _why_not(name: str, snapshot: Snapshot, kind: str = "") -> tuple[str, str]:
     """What is wrong with a name, and what to do next."""
     where = name.partition("/")[0]
     namespace = snapshot.namespaces.get(where)
-    known = [*(str(each.key) for each in snapshot.workloads), *(str(each.key) for each in snapshot.pods)]
+    known = [str(each.key) for each in snapshot.workloads if kind in ("", each.kind)]
+    known += [str(each.key) for each in snapshot.pods if kind in ("", POD)]
     if namespace is None:
         elsewhere = [each for each in known if each.partition("/")[2] == name.partition("/")[2]]
         hint = advice.meant(name, elsewhere) if elsewhere else advice.meant(where, snapshot.namespaces)
@@ -75,7 +92,7 @@ def _why_not(name: str, snapshot: Snapshot) -> tuple[str, str]:
         elsewhere = [each for each in known if each.partition("/")[2] == name.partition("/")[2]]
         hint = advice.meant(name, elsewhere) if elsewhere else advice.meant(name, here)
         return (
-            f"{name}: there is no such pod, Deployment or StatefulSet",
+            f"{name}: there is no such {kind or 'pod, Deployment or StatefulSet'}",
             hint or "-n NAMESPACE or NS/NAME looks elsewhere",
         )
     if not namespace.is_opted_in:
@@ -128,7 +145,8 @@ def _workload(made: Planned, found: Assessment) -> Iterator[str]:
     yield seen.risk.explain()
     for domain in Domain:
         if not seen.survives(domain):
-            yield f"would not survive the loss of a {domain}: {seen.explain(domain)}"
+            lost = "all spot" if domain is Domain.SPOT else f"a {domain}"
+            yield f"would not survive the loss of {lost}: {seen.explain(domain)}"
     for member in sorted(found.members, key=lambda each: each.slot or 0):
         site = member.site
         where = f"{site.node.name} ({site.of}, {site.pool})" if site else member.pod.unschedulable or "no node"
@@ -177,4 +195,4 @@ def _next(made: Planned, found: Assessment, pod: Pod | None) -> Iterator[str]:
 def _blocked(found: Assessment, pod: Pod | None) -> Iterator[str]:
     for wish in found.wishes:
         if wish.blocked is not None and (pod is None or wish.member.pod.uid == pod.uid):
-            yield f"blocked: {wish.member.pod.name} should be on {wish.to} ({wish.why}): {wish.blocked}"
+            yield f"blocked: {wish.explain()}"

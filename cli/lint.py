@@ -196,13 +196,17 @@ class Read:
 
     objects: list[Manifest] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    seen: int = 0  # manifests of any kind, ours to read or not
 
 
 def read_all(sources: Iterable[str]) -> Read:
     read = Read()
     for source in sources:
+        before = read.seen, len(read.problems)
         for file in _files(source):
             _read_file(file, read)
+        if before == (read.seen, len(read.problems)):  # a wrong path must not pass for manifests without mistakes
+            read.problems.append(f"no manifests found in {'standard input' if source == STDIN else source}")
     return read
 
 
@@ -218,8 +222,10 @@ def _read_file(file: str, read: Read) -> None:
     """Objects before the place where a file breaks are kept: all mistakes are told at once."""
     try:
         text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")
-        for manifest in manifests_in(file, text):
-            read.objects.append(manifest)
+        for loader, node in objects_in(text):
+            read.seen += 1
+            if _is_ours(loader, node):
+                read.objects.append(_manifest(file, loader, node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         read.problems.append(f"{file}:{mark.line + 1 if mark else 1}: {error.problem or error.context}")
@@ -241,28 +247,33 @@ class Unreadable(ValueError):
         self.line = line
 
 
-def manifests_in(file: str, text: str) -> Iterator[Manifest]:
+def objects_in(text: str) -> Iterator[tuple[yaml.SafeLoader, yaml.MappingNode]]:
     loader = _Loader(text)
     try:
         while loader.check_node():
             document = loader.get_node()
             for node in _objects(loader, document):
-                yield _manifest(file, loader, node)
+                yield loader, node
     finally:
         loader.dispose()
 
 
 def _objects(loader: yaml.SafeLoader, node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
-    """What is one of ours to read; also inside a List."""
-    if not isinstance(node, yaml.MappingNode):
+    """Whatever says its kind; also inside a List."""
+    kind = _scalar(_child(loader, node, "kind"))
+    if not isinstance(node, yaml.MappingNode) or not kind:
         return
-    kind, version = (_scalar(_child(loader, node, key)) for key in ("kind", "apiVersion"))
     if kind == "List":
         items = _child(loader, node, "items")
         for item in items.value if isinstance(items, yaml.SequenceNode) else ():
             yield from _objects(loader, item)
-    elif kind in SHAPES and version.startswith(GROUPS[kind]):
+    else:
         yield node
+
+
+def _is_ours(loader: yaml.SafeLoader, node: yaml.MappingNode) -> bool:
+    kind, version = (_scalar(_child(loader, node, key)) for key in ("kind", "apiVersion"))
+    return kind in SHAPES and version.startswith(GROUPS[kind])
 
 
 def _manifest(file: str, loader: yaml.SafeLoader, node: yaml.MappingNode) -> Manifest:

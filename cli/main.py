@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     except KubeconfigError as error:
         return _fail(f"{error}\ngive one with --kubeconfig or KUBECONFIG (`spotweave cluster kubeconfig`)", BAD_INPUT)
     except ApiError as error:
-        return _fail(advice.told(error), UNREACHABLE)
+        return _fail(advice.told(error, writes=getattr(args, "writes", False)), UNREACHABLE)
     except ClusterError as error:
         return _fail(str(error), error.exit_code)
     except BrokenPipeError:  # `| head` has seen enough

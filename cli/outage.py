@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
+import sys
 import time
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -13,12 +16,19 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import access, show
-from cli.pause import pause_for_reading, told
+from cli.pause import moment, pause_for_reading, told
+from kube.client import Client
 from kube.configmaps import change_outages, read_outages
+from kube.errors import ApiError, Forbidden
+from kube.resources import NODES
+from kube.snapshot import read_all
 from localcluster.errors import ClusterError
+from placement import names
 from placement.model import Class
-from placement.outage import Outage, Outages, cleared, cleared_in, noted, outages_text
+from placement.outage import Outage, Outages, Shape, cleared, cleared_in, noted, outages_text
 from placement.window import parse_duration
+
+log = logging.getLogger(__name__)
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -31,17 +41,24 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     ):
         action = actions.add_parser(name, parents=[common], help=text)
         access.add_options(action)
-        action.set_defaults(run=function)
+        action.set_defaults(run=function, writes=name != "list")
         show.add_option(action)
         if name == "list":
             show.add_watch(action)
         else:
-            action.add_argument("--class", dest="of", type=Class, choices=list(Class), default=Class.SPOT)
+            action.add_argument("--class", dest="of", type=_class, choices=list(Class), default=Class.SPOT)
             action.add_argument("--zone", action="append", default=[], metavar="Z", help="only there; may be repeated")
         if name == "set":
             action.add_argument(
                 "--for", dest="lasts", type=_duration, metavar="D", help="such as 30m (default: back-off)"
             )
+
+
+def _class(text: str) -> Class:
+    try:
+        return Class(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected {' or '.join(Class)}, got {text!r}") from error
 
 
 def _duration(text: str) -> timedelta:
@@ -70,7 +87,26 @@ def note(args: argparse.Namespace) -> int:
     outage = Outage(args.of, 0.0, frozenset(args.zone))
     with access.client_for(args) as client:
         outages = change_outages(client, lambda known: noted(known, outage, time.time(), seconds))
+        doubt = _doubt(client, outage.zones)
+    if doubt:
+        print(f"spotweave: warning: {doubt}", file=sys.stderr)
     return _show(args, outages)
+
+
+def _doubt(client: Client, zones: frozenset[str]) -> str:
+    """What seems wrong with zones. Who may note outages need not be allowed to see nodes: then nothing does."""
+    try:
+        return unknown_zones(zones, (node.pool.zone for node in read_all(client, NODES))) if zones else ""
+    except ApiError:
+        return ""
+
+
+def unknown_zones(zones: Iterable[str], known: Iterable[str]) -> str:
+    """`no node is in zone-x; there are zone-a, zone-b`; a zone may also be one whose nodes have all gone."""
+    there = sorted({zone for zone in known if zone})
+    unknown = sorted(set(zones).difference(there))
+    some = f"there {'is' if len(there) == 1 else 'are'} {', '.join(there)}" if there else "no node has a zone"
+    return f"no node is in {' or '.join(unknown)}; {some}" if unknown else ""
 
 
 def clear(args: argparse.Namespace) -> int:
@@ -112,13 +148,26 @@ def as_table(outages: Outages) -> RenderableType:
     for column in ("CLASS", "ZONES", "FROM", "UNTIL", "NOTED", "BY"):
         table.add_column(column)
     for each in standing:
-        shape = (
-            f"≥{each.shape.cpu_millis}m, ≥{each.shape.memory_mib}Mi"
-            if each.shape.cpu_millis or each.shape.memory_mib
-            else "any pod"
-        )
-        until = datetime.fromtimestamp(each.until, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        table.add_row(
-            str(each.of), ", ".join(sorted(each.zones)) or "all", shape, until, f"{each.strikes + 1}×", each.by
-        )
+        zones, until = ", ".join(sorted(each.zones)) or "all", moment(each.until)
+        table.add_row(str(each.of), zones, _pods_of(each.shape), until, f"{each.strikes + 1}×", each.by)
     return table
+
+
+def outages_for_reading(client: Client, now: float) -> tuple[Outage, ...]:
+    """Those that stand, for commands that only look: who may not read the ConfigMap is told so."""
+    try:
+        return read_outages(client)[0].standing(now)
+    except Forbidden:
+        log.warning("you may not read the ConfigMap %s: whether a class is out is not known", names.STATE_MAP)
+        return ()
+
+
+def sentence(outage: Outage) -> str:
+    """`Spot is out in zone-a for any pod, until 2026-11-16 19:00:00Z, by operator`."""
+    where = f" in {', '.join(sorted(outage.zones))}" if outage.zones else ""
+    of = str(outage.of).capitalize()
+    return f"{of} is out{where} for {_pods_of(outage.shape)}, until {moment(outage.until)}, by {outage.by}"
+
+
+def _pods_of(shape: Shape) -> str:
+    return "any pod" if shape == Shape() else f"≥{shape.cpu_millis}m, ≥{shape.memory_mib}Mi"

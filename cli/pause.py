@@ -30,11 +30,11 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     pause.add_argument("--for", dest="seconds", type=_seconds, metavar="D", help="such as 30m (default: until resumed)")
     pause.add_argument("--reason", type=_reason, default="", metavar="TEXT", help="told by status")
     show.add_option(pause, "text")
-    pause.set_defaults(run=start)
+    pause.set_defaults(run=start, writes=True)
     resume = commands.add_parser("resume", parents=[common], help="let the rebalancer move pods again")
     access.add_options(resume)
     show.add_option(resume, "text")
-    resume.set_defaults(run=end)
+    resume.set_defaults(run=end, writes=True)
 
 
 def _seconds(text: str) -> float:
@@ -96,12 +96,12 @@ def told(pause: Pause) -> str:
     """`Paused since 2026-11-16 18:00:00Z, until 2026-11-16 19:00:00Z, by alice: black friday`."""
     if pause.is_garbled:
         return f"Paused: {pause.reason}; `spotweave resume` clears it"
-    until = "until `spotweave resume`" if pause.until is None else f"until {_moment(pause.until)}"
+    until = "until `spotweave resume`" if pause.until is None else f"until {moment(pause.until)}"
     reason = f": {pause.reason}" if pause.reason else ""
-    return f"Paused since {_moment(pause.since)}, {until}, by {pause.by}{reason}"
+    return f"Paused since {moment(pause.since)}, {until}, by {pause.by}{reason}"
 
 
-def _moment(seconds: float) -> str:
+def moment(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (OverflowError, ValueError, OSError):  # after the year 9999

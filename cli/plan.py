@@ -99,11 +99,7 @@ def run(args: argparse.Namespace) -> int:
 def look(args: argparse.Namespace) -> show.Finding:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
-    if args.namespace is not None and args.namespace not in picture.snapshot.namespaces:
-        known = picture.snapshot.namespaces
-        raise ClusterError(
-            f"there is no namespace {args.namespace!r}", advice.meant(args.namespace, known), exit_code=2
-        )
+    advice.check_namespace(args.namespace, picture.snapshot.namespaces)
     is_question = bool(args.changes or args.opt_in)
     for name, *settings in args.changes:
         picture = with_settings(picture, name, settings)

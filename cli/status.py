@@ -15,13 +15,14 @@ from rich.text import Text
 from cli import access, advice, prices, show
 from cli.configuration import configuration_for_reading
 from cli.observed import observed_for_reading
+from cli.outage import outages_for_reading, sentence
 from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
-from localcluster.errors import ClusterError
 from placement import names
 from placement.exposure import Domain, Exposure
 from placement.leftover import LeftOver, left_over
 from placement.model import Class, Kind
+from placement.outage import Outage
 from placement.pause import Pause
 from placement.plan.foresee import Foreseen, foreseen, room_in
 from placement.policy import Policy, percent
@@ -33,7 +34,7 @@ from placement.status import PodStatus, WorkloadStatus, statuses
 
 STYLES = {Class.ON_DEMAND: "cyan", Class.SPOT: "magenta"}
 NOTHING_OPTED_IN = (
-    "No workload is opted in. Label a namespace: kubectl label namespace NAME spotweave.dev/placement=enabled"
+    "No workload is opted in. Label a namespace:\n  kubectl label namespace NAME spotweave.dev/placement=enabled"
 )
 ASSUMED = "* assumed from the rollout: no min-available, no PodDisruptionBudget"
 NOTHING_LEFT_OVER = "Nothing of Spotweave is left where it is not wanted."
@@ -68,12 +69,9 @@ def look(args: argparse.Namespace) -> show.Finding:
         snapshot = read_snapshot(client)
         now = datetime.now(UTC)
         paused = pause_for_reading(client, now.timestamp())
+        outages = outages_for_reading(client, now.timestamp())
         observed = observed_for_reading(client)
-    if args.namespace is not None and args.namespace not in snapshot.namespaces:
-        known = snapshot.namespaces
-        raise ClusterError(
-            f"there is no namespace {args.namespace!r}", advice.meant(args.namespace, known), exit_code=2
-        )
+    advice.check_namespace(args.namespace, snapshot.namespaces)
     if args.left_over:
         carrying = left_over(snapshot, configuration.classes)
         return _left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)])
@@ -82,8 +80,8 @@ def look(args: argparse.Namespace) -> show.Finding:
     saved = savings_in(snapshot, configuration, shown, prices.prices_for(args, configuration))
     ahead = foreseen(shown, room_in(snapshot, configuration))
     return show.Finding(
-        as_json(shown, now, paused, saved, ahead, with_pods=args.pods),
-        lambda: as_table(shown, paused, saved, ahead, with_pods=args.pods),
+        as_json(shown, now, paused, saved, ahead, outages, with_pods=args.pods),
+        lambda: as_table(shown, paused, saved, ahead, outages, with_pods=args.pods),
         0 if all(each.is_exact for each in shown) else 1,
     )
 
@@ -103,6 +101,7 @@ def as_json(
     paused: Pause | None = None,
     saved: Savings | None = None,
     ahead: Sequence[Foreseen] = (),
+    outages: Sequence[Outage] = (),
     *,
     with_pods: bool = False,
 ) -> dict[str, Any]:
@@ -113,6 +112,7 @@ def as_json(
         "synced": True,
         "generatedAt": now.isoformat(),
         "paused": raw_pause,
+        "outages": [each.raw for each in outages],
         "savings": raw_savings,
         "ahead": [each.raw() for each in ahead],
         "workloads": workloads,
@@ -127,10 +127,12 @@ def as_table(
     paused: Pause | None = None,
     saved: Savings | None = None,
     ahead: Sequence[Foreseen] = (),
+    outages: Sequence[Outage] = (),
     *,
     with_pods: bool = False,
 ) -> Group:
-    on_top = [Text(told(paused), style="bold yellow")] if paused is not None else []
+    standing = [*([told(paused)] if paused is not None else []), *map(sentence, outages)]
+    on_top = [Text(line, style="bold yellow") for line in standing]
     if not found:
         return Group(*on_top, Text(NOTHING_OPTED_IN))
     table = Table(box=None, pad_edge=False, header_style="bold")

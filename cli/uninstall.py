@@ -15,6 +15,7 @@ from typing import Any
 from cli import access
 from kube.client import Client
 from kube.configmaps import change_pause
+from kube.errors import NotFound
 from kube.evict import END_SECONDS, PodWriter
 from kube.snapshot import read_snapshot
 from placement import names
@@ -40,14 +41,25 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0: nothing of ours is under way any more; 1: something is left that somebody has to look at."""
     with access.client_for(args) as client:
-        change_pause(client, lambda _: Pause(time.time(), None, "spotweave uninstall", "being uninstalled"))
-        print("Paused: the rebalancer moves nothing any more (`spotweave resume` would end that).")
+        if not pause(client) and not put_back(read_snapshot(client)):
+            print("Spotweave is not installed: nothing to do.")
+            return 0
         count, left = undo(client)
         snapshot = read_snapshot(client)
     print(f"Put back {_pods(count)} that had been released for a move.")
     _tell(f"{_pods(len(left))} could not be put back; delete them once their service has enough others:", left)
     _tell_rest(snapshot)
     return 1 if left else 0
+
+
+def pause(client: Client) -> bool:
+    """Whether there is anything to pause; the namespace may be gone, and pods still be released."""
+    try:
+        change_pause(client, lambda _: Pause(time.time(), None, "spotweave uninstall", "being uninstalled"))
+    except NotFound:
+        return False
+    print("Paused: the rebalancer moves nothing any more (`spotweave resume` would end that).")
+    return True
 
 
 def undo(client: Client) -> tuple[int, list[Pod]]:

@@ -265,7 +265,7 @@ def workload(view: View, history: History, key: tuple[str, str, str]) -> Raw:
             if each.how is not How.ANNOTATE and each.workload is not None and each.workload.uid == uid
         ],
         "blocked": [
-            *(f"{each.member.pod.name} should be on {each.to} ({each.why}): {each.blocked}" for each in wishes),
+            *(each.explain() for each in wishes),
             *(each.text for each in plan.skipped if each.workload.uid == uid),
         ],
         "events": history.events(key, most=200),

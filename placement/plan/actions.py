@@ -48,6 +48,7 @@ class Why(StrEnum):
         return self in (Why.LOST, Why.LEAVING, Why.STUCK)
 
 
+EVENING = (Why.EXPOSED, Why.BALANCE)  # moves from one pool to another
 _RANKS = {why: rank for rank, why in enumerate(Why)}
 
 

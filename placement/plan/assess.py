@@ -14,7 +14,7 @@ from placement.backoff import doubled
 from placement.decide import preferred_pool
 from placement.model import Class, Pod, Pool
 from placement.outage import Shape
-from placement.plan.actions import Action, Blocked, How, Why
+from placement.plan.actions import EVENING, Action, Blocked, How, Why
 from placement.plan.group import (
     Cohort,
     Ground,
@@ -57,6 +57,11 @@ class Wish:
     how: How
     blocked: Blocked | None = None
     detail: str = ""
+
+    def explain(self) -> str:
+        """`web-4 should be on on-demand (wrong-class): a rollout is under way`."""
+        where = "in another pool" if self.why in EVENING else f"on {self.to}"
+        return f"{self.member.pod.name} should be {where} ({self.why}): {self.blocked}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from placement.decide import preferred_pool
 from placement.model import Budget, Class, Pod, Pool, Quota
 from placement.outage import LONGEST_SECONDS, Outage, Outages, Shape, limited_to
 from placement.outcome import Outcome
-from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
+from placement.plan.actions import EVENING, Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, asks_to_be_kept, shape_of
 from placement.plan.group import (
     Evicted,
@@ -38,7 +38,6 @@ REPLACE_SECONDS = 3.0  # a pod that is younger, and than the outage, is not repl
 BREAKER_WORKLOADS = 5
 HOPELESS_SECONDS = 600.0  # the scheduler itself tries each pod again every five minutes
 _HELD = {Outcome.BLOCKED: Blocked.BUDGET, Outcome.IMPOSSIBLE: Blocked.REFUSED}
-EVENING = (Why.EXPOSED, Why.BALANCE)  # moves from one pool to another
 Target = tuple[Class, Pool | None, Shape]  # what one probe stands for: the class, the pool that is preferred, the shape
 
 

@@ -89,6 +89,14 @@ def test_other_namespaces_are_left_out_on_request() -> None:
     assert "nobody loses a replica" in text
 
 
+def test_a_namespace_that_does_not_exist_is_told_with_those_that_do() -> None:
+    """Exit code 2, as by `status` and `plan`: nobody loses a replica there, but nobody meant that."""
+    with pytest.raises(ClusterError) as raised:
+        drilled("spot", namespace="nope")
+    assert (raised.value.message, raised.value.exit_code) == ("there is no namespace 'nope'", 2)
+    assert raised.value.hint == "there are bank, shop"
+
+
 def test_the_table_fits_eighty_columns() -> None:
     """And names everything."""
     _, text, _ = drilled("spot")
@@ -148,3 +156,10 @@ def test_whether_the_rest_fits_is_told_to_people() -> None:
     assert "Spot that is left has room for the 4 pods of spot: no, not for shop/web-" in text
     assert "Without spot, on-demand that is left has room for the 4 pods: no, not for" in text
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+
+
+def test_spot_that_is_not_left_has_no_room_to_tell_of() -> None:
+    """Six pods of one core each; on-demand has three left."""
+    text = printed(found(SHOP, Configuration(), target("spot")).shown(), 80)
+    assert "Spot that is left" not in text
+    assert "Without spot, on-demand that is left has room for the 6 pods: no, not for" in text

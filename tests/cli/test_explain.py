@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli.explain import explained
+from cli.explain import explained, split
 from cli.plan import Picture, with_settings
 from localcluster.errors import ClusterError
 from placement import names
@@ -73,6 +73,44 @@ def test_people_read_lines() -> None:
     text = printed(explained(PICTURE, "shop/web").shown(), 200)
     assert text.startswith("Deployment shop/web: 6 spot + 4 on-demand")
     assert "  slot 0: web-0 on od-a (on-demand, a/m)" in text
+
+
+def test_what_evens_pools_out_is_told_as_another_pool() -> None:
+    """All six are on spot already, in one pool; the page says the same."""
+    crowded = snapshot(
+        deployment("web", ["od-a", "od-b", "od-a", "od-b", *["spot-a"] * 6], spot_ratio="60%", rebalance="plan-only")
+    )
+    raw = explained(Picture(crowded, now=NOW), "shop/web").raw
+    assert "blocked: web-4 should be in another pool (balance): rebalance is plan-only" in raw["lines"]
+    assert raw["blocked"][0] == "web-4 should be in another pool (balance): rebalance is plan-only"
+    (perils,) = [line for line in raw["lines"] if "without all spot" in line]
+    assert perils.startswith("would not survive the loss of all spot: ")
+
+
+SPLIT: dict[str, tuple[str, str]] = {
+    "web": ("", "web"),
+    "shop/web": ("", "shop/web"),
+    "deployment/web": ("Deployment", "web"),
+    "deployment.apps/web": ("Deployment", "web"),
+    "sts/store": ("StatefulSet", "store"),
+    "pod/web-0": ("pod", "web-0"),
+    "po/x": ("", "po/x"),  # a namespace of that name
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), SPLIT.items())
+def test_names_may_be_kubectls(text: str, expected: tuple[str, str]) -> None:
+    """What has always been NS/NAME stays so."""
+    assert split(text, replace(SHOP, namespaces={"shop": Namespace("shop"), "po": Namespace("po")})) == expected
+
+
+def test_a_kind_is_held_to() -> None:
+    """There is a Deployment web, and no other web."""
+    assert explained(PICTURE, "shop/web", "Deployment").raw["name"] == "shop/web"
+    assert explained(PICTURE, "shop/web-0", "pod").raw["name"] == "shop/web-0"
+    for name, kind in (("shop/web", "StatefulSet"), ("shop/web", "pod"), ("shop/web-0", "Deployment")):
+        with pytest.raises(ClusterError, match=f"{name}: there is no such {kind}"):
+            explained(PICTURE, name, kind)
 
 
 WRONG: dict[str, tuple[str, str, str]] = {

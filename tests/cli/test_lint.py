@@ -83,6 +83,41 @@ def test_nothing_found_is_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert found_in(capsys, "-f", file) == []
 
 
+NO_MANIFESTS = {
+    "nothing": "",
+    "comments": "---\n# nothing\n",
+    "text": "hello",
+    "a mapping of something": "replicas: 3\n",
+}
+
+
+@pytest.mark.parametrize("text", NO_MANIFESTS.values(), ids=NO_MANIFESTS.keys())
+def test_no_manifests_are_not_fine(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong path in CI must not be green: in a file, in a directory, on standard input."""
+    file = write(tmp_path / "web.yaml", text)
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    for source, named in ((file, file), (str(tmp_path), str(tmp_path)), ("-", "standard input")):
+        assert run("-f", source) == 2
+        assert capsys.readouterr().err == f"spotweave: error: no manifests found in {named}\n"
+
+
+def test_an_empty_directory_is_told_beside_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each `-f` counts by itself."""
+    (tmp_path / "empty").mkdir()
+    file = write(tmp_path / "web.yaml", DEPLOYMENT)
+    assert run("-f", str(tmp_path / "empty"), "-f", file) == 2
+    told = capsys.readouterr()
+    assert "spot-ratio" in told.out
+    assert told.err == f"spotweave: error: no manifests found in {tmp_path / 'empty'}\n"
+
+
+def test_manifests_that_are_none_of_ours_are_fine(tmp_path: Path) -> None:
+    """A directory of Services holds no mistake."""
+    assert run("-f", write(tmp_path / "service.yaml", "apiVersion: v1\nkind: Service\n")) == 0
+
+
 DOCUMENTS: dict[str, tuple[str, list[tuple[int, str, str]]]] = {
     "a number without quotes": (
         DEPLOYMENT.replace('"70"', "0.7"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cli.main import main
+from cli.outage import outages_for_reading
 from cli.pause import pause_for_reading, told
 from kube.configmaps import PATH
 from placement import names
@@ -118,9 +119,92 @@ def test_scripts_are_told_what_was_done(operator: Operator, capsys: pytest.Captu
     stood = told_json("resume", answers=[state(**{KEY: ENDLESS}), b"{}"])
     assert stood == {"paused": None, "resumed": True}
     assert told_json("resume", answers=[ABSENT]) == {"paused": None, "resumed": False}
-    noted = told_json("outage", "set", "--zone", "a", "--for", "1h", answers=[ABSENT, b"{}"])
+    noted = told_json("outage", "set", "--zone", "a", "--for", "1h", answers=[ABSENT, b"{}", FORBIDDEN])
     assert [(each["class"], each["zones"]) for each in noted["outages"]] == [("spot", ["a"])]
     assert told_json("outage", "clear", answers=[ABSENT, b"{}"])["outages"] == []
+
+
+LISTS = 8  # namespaces, nodes, Deployments, StatefulSets, ReplicaSets, pods, budgets, quotas
+EMPTY = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
+
+
+def test_where_nothing_is_installed_there_is_nothing_to_uninstall(
+    operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No pause can be noted, since the namespace is not there, and no pod is released: what is asked for is so."""
+    assert operator.run("uninstall", answers=[ABSENT, ABSENT, *[EMPTY] * LISTS]) == 0
+    assert capsys.readouterr().out == "Spotweave is not installed: nothing to do.\n"
+
+
+def test_pods_that_are_still_released_are_told_though_the_namespace_is_gone(
+    operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever deleted the manifests first; its ReplicaSet is gone, too, so it cannot be put back."""
+    metadata = {
+        "name": "web-0",
+        "namespace": "shop",
+        "uid": "u",
+        "labels": {names.POD_TEMPLATE_HASH: "released-h"},
+        "annotations": {names.RELEASED: "2026-11-16T00:00:00Z/h"},
+    }
+    pods = json.dumps({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": metadata}]}).encode()
+    look: list[Answer | bytes] = [*[EMPTY] * 5, pods, *[EMPTY] * 2]
+    assert operator.run("uninstall", answers=[ABSENT, ABSENT, *look * 3]) == 1
+    assert "  kubectl delete pod -n shop web-0" in capsys.readouterr().out.splitlines()
+
+
+NEEDED: dict[str, tuple[list[str], str]] = {
+    "pause": (["pause"], names.OPERATE_ROLE),
+    "resume": (["resume"], names.OPERATE_ROLE),
+    "outage set": (["outage", "set"], names.OPERATE_ROLE),
+    "outage clear": (["outage", "clear"], names.OPERATE_ROLE),
+    "outage list": (["outage", "list"], names.VIEW_ROLE),
+}
+
+
+@pytest.mark.parametrize(("command", "role"), NEEDED.values(), ids=NEEDED.keys())
+def test_who_lacks_rights_is_told_of_the_role_that_gives_all_of_them(
+    operator: Operator, capsys: pytest.CaptureFixture[str], command: list[str], role: str
+) -> None:
+    """The first call only reads; the role for that would not let them write."""
+    assert operator.run(*command, answers=[FORBIDDEN]) == 3
+    assert f"--clusterrole={role} " in capsys.readouterr().err
+
+
+def nodes(*zones: str) -> bytes:
+    items = [{"metadata": {"name": f"n-{zone}", "uid": zone, "labels": {names.ZONE: zone}}} for zone in zones]
+    return json.dumps({"kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": items}).encode()
+
+
+DOUBTS: dict[str, tuple[Answer | bytes, str]] = {
+    "a zone where no node is": (
+        nodes("zone-b", "zone-a"),
+        "spotweave: warning: no node is in zone-x; there are zone-a, zone-b\n",
+    ),
+    "the only other zone": (nodes("zone-a"), "spotweave: warning: no node is in zone-x; there is zone-a\n"),
+    "no zones at all": (nodes(""), "spotweave: warning: no node is in zone-x; no node has a zone\n"),
+    "a zone with nodes": (nodes("zone-x", "zone-a"), ""),
+    "whoever may not see nodes": (FORBIDDEN, ""),
+}
+
+
+@pytest.mark.parametrize(("answer", "warning"), DOUBTS.values(), ids=DOUBTS.keys())
+def test_an_outage_where_no_node_is_is_noted_with_a_warning(
+    operator: Operator, capsys: pytest.CaptureFixture[str], answer: Answer | bytes, warning: str
+) -> None:
+    """All nodes of a zone may be gone, so it is no error."""
+    assert operator.run("outage", "set", "--zone", "zone-x", answers=[ABSENT, b"{}", answer]) == 0
+    assert operator.written()[0] == "POST"
+    told_to_them = capsys.readouterr()
+    assert "zone-x" in told_to_them.out
+    assert told_to_them.err == warning
+
+
+def test_a_class_that_there_is_not_is_told_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bad usage."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["outage", "set", "--class", "foo"])
+    assert "--class: expected on-demand or spot, got 'foo'" in capsys.readouterr().err
 
 
 LISTED: dict[str, tuple[Answer | bytes, dict[str, Any] | None, list[str]]] = {
@@ -177,9 +261,11 @@ def test_a_cluster_that_says_no_is_exit_code_3(operator: Operator, command: str)
 def test_who_may_not_read_the_state_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
     """And sees the rest of the status."""
     with scripted_api() as (script, client):
-        script.answer(FORBIDDEN)
+        script.answer(FORBIDDEN, FORBIDDEN)
         assert pause_for_reading(client, 0.0) is None
+        assert outages_for_reading(client, 0.0) == ()
     assert "whether moves are paused is not known" in caplog.text
+    assert "whether a class is out is not known" in caplog.text
 
 
 TOLD: dict[str, tuple[Pause, str]] = {

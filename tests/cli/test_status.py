@@ -14,6 +14,7 @@ from placement.configuration import Configuration
 from placement.exposure import Place, exposure
 from placement.leftover import left_over
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
+from placement.outage import Outage, Shape
 from placement.pause import Pause
 from placement.savings import Prices, savings_in
 from placement.status import WorkloadStatus, statuses
@@ -85,6 +86,23 @@ def test_a_pause_is_shown_on_top() -> None:
     assert as_json(found(), NOW, pause)["paused"] == raw
     for seen in (found(), ()):
         assert printed(as_table(seen, pause), 200).startswith("Paused since 2025-06-15 15:06:40Z")
+
+
+def test_outages_that_stand_are_shown_on_top() -> None:
+    """Below the pause, also where there is no workload; scripts get them as `outage list` tells them."""
+    pause = Pause(1750000000, None, "alice", "black friday")
+    outages = (
+        Outage(Class.SPOT, 1750000000, frozenset({"zone-b", "zone-a"})),
+        Outage(Class.ON_DEMAND, 1750000000, shape=Shape(4000, 8192), by="rebalancer"),
+    )
+    for seen in (found(), ()):
+        lines = printed(as_table(seen, pause, outages=outages), 200).splitlines()
+        assert lines[0].startswith("Paused since")
+        assert lines[1:3] == [
+            "Spot is out in zone-a, zone-b for any pod, until 2025-06-15 15:06:40Z, by operator",
+            "On-demand is out for ≥4000m, ≥8192Mi, until 2025-06-15 15:06:40Z, by rebalancer",
+        ]
+    assert as_json((), NOW, outages=outages)["outages"] == [each.raw for each in outages]
 
 
 def exposed(ready: list[Place], needed: int, source: Source = Source.DECLARED) -> tuple[str, str]:
@@ -211,7 +229,7 @@ def test_savings_are_told_with_their_source_as_the_dashboard_tells_them() -> Non
 
 def test_an_empty_cluster_is_told_what_to_do() -> None:
     """A newcomer's first look."""
-    assert "kubectl label namespace NAME spotweave.dev/placement=enabled" in printed(as_table([]), 200)
+    assert "  kubectl label namespace NAME spotweave.dev/placement=enabled" in printed(as_table([]), 80).splitlines()
 
 
 def test_what_is_left_over_is_told_for_people() -> None:
