@@ -96,7 +96,7 @@ def test_annotations_and_labels_come_and_go_in_one(client: Client, writer: PodWr
 def test_a_successor_under_the_same_name_is_safe(client: Client, writer: PodWriter, namespace: str) -> None:
     """Every write means one pod, by its UID."""
     key = Key(namespace, "a")
-    create(client, namespace, "a", nodeName="nowhere")
+    create(client, namespace, "a", nodeName=f"not-in-{namespace}")
     outcomes = [
         writer.annotate(key, "another", {names.SLOT: "3"}),
         writer.evict(key, "another"),
@@ -117,7 +117,7 @@ def test_a_pod_that_waits_for_a_node_is_evicted_and_one_that_has_one_is_not(
     waits, placed = Key(namespace, "waits"), Key(namespace, "placed")
     outcomes = [
         writer.evict_waiting(waits, create(client, namespace, "waits")),
-        writer.evict_waiting(placed, create(client, namespace, "placed", nodeName="nowhere")),
+        writer.evict_waiting(placed, create(client, namespace, "placed", nodeName=f"not-in-{namespace}")),
         writer.evict_waiting(placed, "another"),
     ]
     assert outcomes == [Outcome.DONE, Outcome.BUSY, Outcome.GONE]
@@ -145,7 +145,7 @@ def test_an_eviction_and_a_deletion_end_a_pod(client: Client, writer: PodWriter,
 def test_budgets_block_and_two_of_them_for_good(client: Client, writer: PodWriter, namespace: str) -> None:
     """Which of the two it is, the planner has to know: one passes, the other does not."""
     key = Key(namespace, "a")
-    uid = create(client, namespace, "a", nodeName="nowhere")
+    uid = create(client, namespace, "a", nodeName=f"not-in-{namespace}")
     running(client, key)
     budget(client, namespace, "one", "a")
     assert writer.evict(key, uid) is Outcome.BLOCKED
@@ -157,10 +157,10 @@ def test_budgets_block_and_two_of_them_for_good(client: Client, writer: PodWrite
 def test_a_lost_pod_fails_first_and_then_goes(client: Client, writer: PodWriter, namespace: str) -> None:
     """A finalizer of somebody else's lets us see what it was in between: other conditions stay."""
     key = Key(namespace, "a")
-    uid = create(client, namespace, "a", nodeName="nowhere", terminationGracePeriodSeconds=30)
+    uid = create(client, namespace, "a", nodeName=f"not-in-{namespace}", terminationGracePeriodSeconds=30)
     running(client, key)
     client.patch(f"/api/v1/namespaces/{namespace}/pods/a", {"metadata": {"finalizers": ["example.com/wait"]}})
-    assert writer.fail_lost(key, uid, "its node nowhere is gone") is Outcome.DONE
+    assert writer.fail_lost(key, uid, f"its node not-in-{namespace} is gone") is Outcome.DONE
     raw = get(client, key)
     conditions = {each["type"]: each for each in raw["status"]["conditions"]}
     assert raw["status"]["phase"] == "Failed"
@@ -168,7 +168,7 @@ def test_a_lost_pod_fails_first_and_then_goes(client: Client, writer: PodWriter,
     assert conditions["Ready"]["status"] == "True"
     told = conditions[names.DISRUPTION_TARGET]
     assert (told["status"], told["reason"]) == ("True", names.DISRUPTION_REASON)
-    assert told["message"] == "its node nowhere is gone"
+    assert told["message"] == f"its node not-in-{namespace} is gone"
     client.patch(f"/api/v1/namespaces/{namespace}/pods/a", {"metadata": {"finalizers": None}})
     assert writer.fail_lost(key, uid, "again") is Outcome.GONE
 
