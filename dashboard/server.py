@@ -64,11 +64,14 @@ class Gateway:
         self._guard = guard
         self._app = create_app(desk, guard)
 
+    def lets_in(self, request: Request) -> bool:
+        """Whether it asks for data, and may."""
+        is_asking = request.method == "GET" and request.target.startswith(API)
+        return is_asking and self._guard.refusal("GET", request.headers, is_data=True) is None
+
     def quick(self, request: Request) -> bytes | None:
         """None: it takes longer, or is none of those who are let in."""
-        if request.method != "GET" or not request.target.startswith(API):
-            return None
-        if self._guard.refusal("GET", request.headers, is_data=True) is not None:
+        if not self.lets_in(request):
             return None
         reply = self.desk.quick(
             request.target,
@@ -148,17 +151,21 @@ class Door:
         self.gateway.desk.watchers = len(self._open)
 
     def work(self, request: Request, asker: Connection) -> None:
-        """On another thread. What many ask for at the same moment is worked out for the first of them."""
-        others = self._working.get(request.target) if request.target.startswith(API) else None
-        if others is not None:
-            others.append((asker, request))
-            return
-        self._working[request.target] = []
-        done = asyncio.get_running_loop().run_in_executor(self.workers, self.gateway.slow, request)
-        done.add_done_callback(lambda done: self._worked(done, request, asker))
+        """On another thread. What many ask for at the same moment is worked out for the first of them.
 
-    def _worked(self, done: asyncio.Future[bytes], request: Request, asker: Connection) -> None:
-        others = self._working.pop(request.target, [])
+        Of those who are let in, that is: nobody waits for a stranger.
+        """
+        is_shared = self.gateway.lets_in(request)
+        if is_shared and request.target in self._working:
+            self._working[request.target].append((asker, request))
+            return
+        if is_shared:
+            self._working[request.target] = []
+        done = asyncio.get_running_loop().run_in_executor(self.workers, self.gateway.slow, request)
+        done.add_done_callback(lambda done: self._worked(done, request, asker, is_shared=is_shared))
+
+    def _worked(self, done: asyncio.Future[bytes], request: Request, asker: Connection, *, is_shared: bool) -> None:
+        others = self._working.pop(request.target, []) if is_shared else []
         asker.worked(done, request.is_last)
         for each, asked in others:
             each.again(asked)
