@@ -51,7 +51,7 @@ from placement.plan.actions import Plan
 from placement.plan.choose import Scene, plan
 from rebalancer.app import create_app, serving
 from rebalancer.board import Board
-from rebalancer.executor import Done
+from rebalancer.executor import Done, Executor
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import Metrics
 
@@ -310,7 +310,7 @@ def _loop(board: Board) -> Loop:
         history.note(viewer.take(made, now), (), now)
 
     watched = Watched(lambda: True, lambda: False, Outages, lambda _now: False)
-    return Loop(board, nobody, watched, tell)
+    return Loop(board, Executor(nobody, nobody, nobody, nobody, nobody), watched, tell)
 
 
 def _pass_us(stores: Stores, loop: Loop) -> float:
