@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -95,8 +95,7 @@ class Scene:
         path = f"/apis/policy/v1/namespaces/{self.world.namespace}/poddisruptionbudgets"
         meta, spec = {"name": name}, {"selector": {"matchLabels": {"app": name}}, **budget}
         raw = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
-        with suppress(AlreadyExists):
-            self.world.client.post(path, raw)
+        self.world.client.post(path, raw)
 
     def begin_control(self, replicas: int) -> float:
         """As many pods, in a namespace that is not opted in, are asked for now. Gives the moment."""
@@ -127,13 +126,16 @@ class Scene:
         plain, client = self._plain, self.world.client
         plain._guard("control", minAvailable=0)
         path = f"/apis/policy/v1/namespaces/{PLAIN}/poddisruptionbudgets/control"
-        wait_for("the budget to count", lambda: client.get_json(path)["status"].get("disruptionsAllowed") == replicas)
+        wait_for(
+            "the budget to count", lambda: client.get_json(path).get("status", {}).get("disruptionsAllowed") == replicas
+        )
         metas = [raw["metadata"] for raw in plain.world.pods("control")[:count]]
         pods = [(Key(PLAIN, meta["name"]), meta["uid"]) for meta in metas]
         began = time.monotonic()
         with ThreadPoolExecutor(WRITERS) as pool:
             list(pool.map(lambda each: PodWriter(client).evict_replaced(*each), pods))
         seconds = time.monotonic() - began
+        client.delete(path)  # or a drainer would be as slow
         wait_for(
             "the control to serve",
             lambda: len(plain.world.pods("control")) == self.watcher.serving("control") == replicas,
