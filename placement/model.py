@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from placement import names
@@ -235,9 +236,14 @@ class Pod:
     @property
     def slot(self) -> int | None:
         """Its slot, if a decision of ours gave it one."""
-        text = self.annotations.get(names.SLOT, "")
-        is_number = text.isascii() and text.isdigit() and len(text) < 10  # anybody may write any text there
-        return int(text) if self.decision_id and is_number else None
+        slot = _slot_in(self.annotations.get(names.SLOT, ""))
+        return slot if slot is not None and self.decision_id is not None else None
+
+
+@lru_cache(1024)
+def _slot_in(text: str) -> int | None:
+    """Anybody may write any text there."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 @dataclass(frozen=True, slots=True)

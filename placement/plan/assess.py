@@ -116,12 +116,16 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         given = slots_for(group, cohort, own)
         notes += notes_of(group, cohort, own, given, configuration)
         members += (_in_slot(member, given[member.pod.uid]) for member in own)
+    there = tuple(_serving(group, members, sites))
+    actual = Mix.of(site.of for site in there)
+    is_steady = not any(site.is_leaving for site in there) and not any(cohort.released for cohort in group.cohorts)
+    lasting = actual if is_steady else Mix.of(each.site.of for each in members if each.serves and each.site)
     found = Assessment(
         group,
         tuple(members),
         wanted=sum((slots.mix(cohort.replicas) for cohort in group.cohorts), Mix()),
-        actual=Mix.of(site.of for site in _serving(group, members, sites)),
-        lasting=Mix.of(member.site.of for member in members if member.serves and member.site),
+        actual=actual,
+        lasting=lasting,
         notes=tuple(notes),
         sweeps=tuple(sweeps),
         stuck=tuple(stuck),
