@@ -66,20 +66,20 @@ def undo(client: Client) -> tuple[int, list[Pod]]:
     """Puts back what is released, until nothing is; how many, and which could not be: their ReplicaSet is gone."""
     writer, done = PodWriter(client), set[str]()
     found: Sequence[PutBack] = ()
-    time.sleep(PAUSE_SECONDS)
-    if put_back(read_snapshot(client)):
-        time.sleep(END_SECONDS)  # an eviction that was begun is over by then
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         time.sleep(PAUSE_SECONDS)
         found = put_back(read_snapshot(client))
         possible = [each for each in found if each.template_hash]
+        if not possible:
+            break
+        if number == 0:
+            time.sleep(END_SECONDS)  # an eviction that was begun is over by then: who is left is looked at anew
+            continue
         for each in possible:
             labels = {names.POD_TEMPLATE_HASH: each.template_hash}
             outcome = writer.annotate(each.pod.key, each.pod.uid, {names.RELEASED: None}, labels)
             log.info("%s: put back: %s", each.pod.key, outcome)
             done.update([each.pod.uid] if outcome.is_settled else [])
-        if not possible:
-            break
     return len(done), [each.pod for each in found]
 
 
