@@ -137,7 +137,7 @@ def leaned(members: Sequence[Member], given: dict[str, int], slots: Slots) -> di
         for member in members
         if member.of is Class.SPOT and member.site is not None and classes[given[member.pod.uid]] is Class.SPOT
     ]
-    crowds = Counter(member.pool for member in spot)
+    crowds = Counter([member.pool for member in spot])
     if not crowds or max(crowds.values()) - min(crowds.values()) < 2:
         return given
     leaned_slots = dict(given)
@@ -154,6 +154,4 @@ def leaned(members: Sequence[Member], given: dict[str, int], slots: Slots) -> di
 
 def crowds_of(members: Sequence[Member]) -> Counter[Pool]:
     """Serving spot pods by pool."""
-    return Counter(
-        member.site.pool for member in members if member.serves and member.site and member.site.of is Class.SPOT
-    )
+    return Counter([each.site.pool for each in members if each.site and each.site.of is Class.SPOT and each.serves])
