@@ -143,7 +143,7 @@ class Executor:
 
     def _end(self, actions: Iterable[Action]) -> None:
         """Begins as many ends of moves as may be under way, and waits for a moment. The rest is planned anew."""
-        free = self._most_ends - len(self._under_way)
+        free = self._most_ends - sum(not future.done() for _, future in self._under_way.values())
         begun = {action.pod.uid: (action, self._ends.submit(self._one, action)) for action in islice(actions, free)}
         self._under_way |= begun
         wait([future for _, future in begun.values()], self._patience_seconds)

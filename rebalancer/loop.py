@@ -189,9 +189,8 @@ class Loop:
         held, under_way = self._held(), self._executor.under_way
         is_new = self._leads_since is not None and self._watched.timer() - self._leads_since < END_SECONDS
         for action in actions:
-            is_free = action.pod.uid not in under_way and not self._is_expected(action.pod)
-            is_free = is_free and not (is_new and action.how is How.UNDO)
-            if is_free and (action.pod.uid, action.how) not in held:
+            is_held = (action.pod.uid, action.how) in held or (is_new and action.how is How.UNDO)
+            if not is_held and action.pod.uid not in under_way and not self._is_expected(action.pod):
                 yield action
 
     def _reasoned(self, action: Action) -> Action:
