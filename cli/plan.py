@@ -33,9 +33,10 @@ from placement.outage import Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
-from placement.plan.choose import Scene, plan
+from placement.plan.choose import plan
 from placement.plan.foresee import foreseen
 from placement.plan.room import Room
+from placement.plan.scene import Scene
 from placement.policy import mistakes_in
 from placement.report import mix_json
 from placement.savings import Prices, told
@@ -173,6 +174,7 @@ def planned(picture: Picture) -> Planned:
         board.is_awaited,
         is_paused=picture.paused is not None,
         waiting=board.waiting,
+        sizes=board.sizes,
     )
     return Planned(board, plan(scene), places(snapshot.nodes, picture.configuration), picture.observed)
 

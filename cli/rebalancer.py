@@ -227,7 +227,7 @@ class Program:
             pod=self.stores[resources.PODS_IN_FULL.name].get,
             node=self.stores[resources.NODES.name].get,
             namespace=self.stores[resources.NAMESPACES.name].get,
-            leaving_taints=configuration.leaving_taints,
+            is_leaving=lambda node: configuration.is_leaving(node) or self._board.is_drained(node.name),
         )
 
     def _is_current(self) -> bool:

@@ -91,6 +91,7 @@ class PodSpec(Wire):
 class PodStatus(Wire):
     phase: str | None = None
     conditions: list[Condition] | None = None
+    nominated_node_name: str | None = None
 
 
 class Written(Wire):

@@ -8,7 +8,7 @@ the loop's. Who answers others (metrics, dashboard) keeps what that thread hands
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -76,12 +76,14 @@ class Board:
         self._policies: dict[Any, Policy] = {}
         self._rates = Rates()
         self._announced: set[str] = set()  # nodes whose termination was announced
+        self._drained: set[str] = set()  # nodes that are cordoned, and that others evict pods from
         self.interrupted: deque[Node] = deque(maxlen=MOST_INTERRUPTED)  # spot nodes that the cloud took, each once
         self._dirty: set[str] = set()
         self._ground: Ground | None = None
         self.lost: dict[str, Gone] = {}
         self.assessments: dict[str, Assessment] = {}  # by the workload's UID
         self.failing: set[str] = set()  # workloads that could not be assessed
+        self.sizes: Counter[str] = Counter()  # by namespace: workloads that are assessed
         self._restless: set[str] = set()
         self._looked_at = float("-inf")
         self._takes: Mapping[type, Callable[[Any, Any], None]] = {
@@ -122,9 +124,12 @@ class Board:
         known = new or old
         assert known is not None
         self._notice(old, new)
+        old = self._nodes.get(known.name)
         if new is None:
+            self._drained.discard(known.name)
             self._lose(known)
         else:
+            new = self._judged(new)
             self.lost.pop(new.name, None)
         if old is None or new is None or _differs(old, new):
             self._ground = None
@@ -132,6 +137,20 @@ class Board:
         elif self._ground is not None and (old.allocatable, old.annotations) != (new.allocatable, new.annotations):
             self._ground = None
         put(self._nodes, known.name, new)
+
+    def _judged(self, node: Node) -> Node:
+        """Whether it is drained: cordoned, and others have evicted a pod from it since. An uncordon ends that."""
+        if not node.unschedulable:
+            self._drained.discard(node.name)
+            return node
+        if node.name not in self._drained and not any(pod.is_drained for pod in self._pods_on.get(node.name, ())):
+            return node
+        self._drained.add(node.name)
+        return replace(node, drained=True)
+
+    def is_drained(self, node: str) -> bool:
+        """From any thread."""
+        return node in self._drained
 
     def _lose(self, node: Node) -> None:
         if not self._pods_on.get(node.name):
@@ -211,6 +230,14 @@ class Board:
             self._count(new, 1)
         if new is not None:
             self._file(new)
+            if new.is_drained and not (old is not None and old.is_drained):
+                self._drain(new.node)
+
+    def _drain(self, name: str) -> None:
+        """Somebody evicts from this node; a bare cordon becomes a drain."""
+        node = self._nodes.get(name)
+        if node is not None and node.unschedulable and not node.drained:
+            self._take_node(node, node)
 
     def _file(self, pod: Pod) -> None:
         """Puts a pod where it belongs by what it is."""
@@ -320,11 +347,16 @@ class Board:
             return
         found = assess(group, ground, now)
         self._note_lost(found)
+        if uid not in self.assessments:
+            self.sizes[group.workload.namespace] += 1
         self.assessments[uid] = found
         (self._restless.add if found.is_restless else self._restless.discard)(uid)
 
     def _leave_alone(self, uid: str) -> None:
-        self.assessments.pop(uid, None)
+        before = self.assessments.pop(uid, None)
+        if before is not None:
+            namespace = before.group.workload.namespace
+            put(self.sizes, namespace, self.sizes[namespace] - 1 or None)
         self._restless.discard(uid)
 
     def _name(self, uid: str) -> str:
@@ -495,12 +527,13 @@ NO_QUOTAS: Mapping[str, Quota] = {}
 
 def _differs(old: Node, new: Node) -> bool:
     """In anything that moves look at, beside how much it has."""
-    return (old.labels, old.taints, old.unschedulable, old.ready, old.deleting) != (
+    return (old.labels, old.taints, old.unschedulable, old.ready, old.deleting, old.drained) != (
         new.labels,
         new.taints,
         new.unschedulable,
         new.ready,
         new.deleting,
+        new.drained,
     )
 
 

@@ -60,7 +60,7 @@ class Sight:
     pod: Callable[[Key], Pod | None]
     node: Callable[[Key], Node | None]
     namespace: Callable[[Key], Namespace | None]
-    leaving_taints: Collection[str] = ()
+    is_leaving: Callable[[Node], bool] = lambda node: node.is_leaving(())
 
     def allows(self, action: Action) -> bool:
         """We lead, nobody has paused or opted out, the pod is what the plan was made for, and what it rests on serves.
@@ -69,7 +69,7 @@ class Sight:
         """
         return (
             self.is_leading()
-            and not self.is_paused()
+            and (action.in_every_mode or not self.is_paused())
             and (action.how is How.UNDO or self._is_opted_in(action.pod.namespace))
             and self.pod(action.pod.key) == action.pod
             and all(map(self._still_serves, action.rests_on))
@@ -84,7 +84,7 @@ class Sight:
         pod, node = self.pod(planned.key), self.node(Key("", planned.node))
         if pod is None or node is None or (pod.uid, pod.node) != (planned.uid, planned.node):
             return False
-        return pod.ready and pod.is_live and node.ready and not node.is_leaving(self.leaving_taints)
+        return pod.ready and pod.is_live and node.ready and not self.is_leaving(node)
 
 
 class Executor:
@@ -123,7 +123,7 @@ class Executor:
 
         Raises ApiError where an outage could not be noted: what follows rests on it.
         """
-        if (plan.outages or plan.ended) and (not self._sight.is_leading() or self._sight.is_paused()):
+        if (plan.outages or plan.ended) and not self._sight.is_leading():
             return self._over()
         if plan.outages:
             self._notebook.note(plan.outages)

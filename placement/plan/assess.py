@@ -38,7 +38,6 @@ from placement.plan.reslot import MOST_SLOTS, crowds_of
 from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
-PATIENCE = 5  # so many times its fallback time a pod waits where it would fit nowhere else either
 UNDONE_SECONDS = 300.0
 MISSED_SECONDS = 30.0  # the same where admission missed the replacement; doubled, it waits as long as that has lasted
 LONGEST_UNDONE_SECONDS = 3600.0
@@ -295,20 +294,26 @@ def _failure(replacement: Member | None) -> tuple[float, str]:
 
 def _stuck(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, now: float) -> Iterator[Stuck]:
     """Pods that wait for a class because we require it of them."""
-    policy = group.policy
     for member in own:
         pod = member.pod
         if not pod.unschedulable or pod.node or member.of is None or pod.decision_id is None:
             continue
         if names.SOFT in pod.annotations or names.LEFT_ALONE in pod.annotations:
             continue
-        if member.of is Class.SPOT:
-            after, falls_back = policy.spot_fallback_after.total_seconds(), policy.spot_fallback == "on-demand"
-        else:
-            default = "spot" if group.workload.replicas > 1 else "wait"
-            after, falls_back = ON_DEMAND_FALLBACK_SECONDS, (policy.on_demand_fallback or default) == "spot"
+        is_spot = member.of is Class.SPOT
+        after = group.policy.spot_fallback_after.total_seconds() if is_spot else ON_DEMAND_FALLBACK_SECONDS
         undo = tuple(_instead(group, cohort, member, sites, now)) if cohort.released else ()
+        falls_back = may_fall_back(group, member.of)
         yield Stuck(group, pod, member.of, pod.changed or pod.created, after, falls_back, undo)
+
+
+def may_fall_back(group: Group, of: Class) -> bool:
+    """Whether the policy lets pods of the class run on the other one. A single replica waits, unless it says so."""
+    policy = group.policy
+    if of is Class.SPOT:
+        return policy.spot_fallback == "on-demand"
+    default = "spot" if group.workload.replicas > 1 else "wait"
+    return (policy.on_demand_fallback or default) == "spot"
 
 
 def _instead(group: Group, cohort: Cohort, newcomer: Member, sites: Sites, now: float) -> Iterator[Action]:
@@ -333,6 +338,8 @@ def _wishes(found: Assessment, ground: Ground, now: float) -> Iterator[Wish]:
         seen.add(member.pod.uid)
         how = How.EVICT if _cannot_release(group, member) else How.RELEASE
         blocked = _mode(group, why, now) or standing.get(why.is_urgent)
+        if blocked is Blocked.BREAKER and why is Why.FLOOR:
+            blocked = None
         yield Wish(group, member, why, to, how, blocked or _of_pod(found, member, why, to, ground, now))
 
 
@@ -342,7 +349,8 @@ def _leaving(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
         if member.site is None or not member.site.is_leaving or member.slot is None:
             continue
         if not _cannot_release(found.group, member):
-            yield member, Why.LEAVING, found.group.policy.slots.class_of(member.slot)
+            why = Why.CORDON if member.site.is_only_cordoned else Why.LEAVING
+            yield member, why, found.group.policy.slots.class_of(member.slot)
 
 
 def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
@@ -434,7 +442,7 @@ def _standing(found: Assessment, now: float) -> dict[bool, Blocked]:
     if group.workload.rollout.paused:  # with one revision: its ReplicaSet replaces what leaves all the same
         return {False: Blocked.ROLLOUT}
     tried = [undone(member.pod) for member in found.members]
-    if sum(each is not None and now < each.until for each in tried) >= BREAKER_PODS:
+    if sum(each is not None and now < each.until for each in tried) >= max(BREAKER_PODS, len(tried) // 10):
         return {False: Blocked.BREAKER}
     if not found.is_written:  # a replacement takes a free slot: webhooks must have read which are
         return {False: Blocked.UNSETTLED}

@@ -28,10 +28,11 @@ class Site:
     of: Class
     pool: Pool
     is_leaving: bool
+    is_only_cordoned: bool = False  # it leaves because the configuration says so, and for no other reason
 
     @property
     def is_target(self) -> bool:
-        return self.node.ready and not self.is_leaving
+        return self.node.ready and not self.node.unschedulable and not self.is_leaving
 
 
 Sites = Mapping[str, Site]  # by the node's name
@@ -66,7 +67,9 @@ def ground_of(nodes: Iterable[Node], configuration: Configuration) -> Ground:
 
 def site_of(node: Node, configuration: Configuration) -> Site:
     of = configuration.classes.of_node(node.labels) or Class.ON_DEMAND
-    return Site(node, of, node.pool, node.is_leaving(configuration.leaving_taints))
+    is_leaving = node.is_leaving(configuration.leaving_taints)
+    is_only_cordoned = not is_leaving and configuration.empties(node)
+    return Site(node, of, node.pool, is_leaving or is_only_cordoned, is_only_cordoned)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,13 @@ def test_pods_of_one_slot_share_their_annotations() -> None:
 
 
 def condition(kind: str, status: str, second: int) -> Raw:
-    return {"type": kind, "status": status, "lastTransitionTime": f"2026-11-16T11:00:{second:02d}Z"}
+    reason = "Unschedulable" if (kind, status) == ("PodScheduled", "False") else None
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "lastTransitionTime": f"2026-11-16T11:00:{second:02d}Z",
+    }
 
 
 CHANGES: dict[str, tuple[list[Raw] | None, float]] = {
@@ -195,19 +201,37 @@ def test_moments_are_seconds_since_1970(text: str | None, expected: float) -> No
 SCHEDULING = {
     "the scheduler's sentence is kept": (
         {"status": "False", "reason": "Unschedulable", "message": "0/5 nodes are available"},
-        "0/5 nodes are available",
+        ("0/5 nodes are available", ""),
     ),
-    "without a sentence, its reason": ({"status": "False", "reason": "SchedulingGated"}, "SchedulingGated"),
-    "with neither, still not empty": ({"status": "False"}, "not scheduled"),
-    "a placed pod has none, whatever the message": ({"status": "True", "message": "done"}, ""),
+    "without a sentence, its reason": ({"status": "False", "reason": "Unschedulable"}, ("Unschedulable", "")),
+    "a gate": ({"status": "False", "reason": "SchedulingGated"}, ("", "SchedulingGated")),
+    "with neither, still not empty": ({"status": "False"}, ("", "not scheduled")),
+    "a placed pod has none, whatever the message": ({"status": "True", "message": "done"}, ("", "")),
 }
 
 
 @pytest.mark.parametrize(("condition", "expected"), SCHEDULING.values(), ids=SCHEDULING.keys())
-def test_why_a_pod_is_not_placed(condition: Raw, expected: str) -> None:
-    """`unschedulable` is not empty exactly while PodScheduled is False."""
+def test_why_a_pod_is_not_placed(condition: Raw, expected: tuple[str, str]) -> None:
+    """`unschedulable` is the scheduler's sentence when it found no node, `waits` when it did not look for one."""
     raw = named(status={"conditions": [{"type": "PodScheduled", **condition}]})
-    assert decoded(PODS, raw).unschedulable == expected
+    found = decoded(PODS, raw)
+    assert (found.unschedulable, found.waits) == expected
+    assert found.why_pending == expected[0] + expected[1]
+
+
+def test_a_pod_that_the_scheduler_makes_room_for_is_not_unschedulable() -> None:
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/5"}
+    found = decoded(PODS, named(status={"conditions": [told], "nominatedNodeName": "n"}))
+    assert (found.unschedulable, found.waits) == ("", "room on n: 0/5")
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("EvictionByEvictionAPI", True), ("PreemptionByScheduler", False), ("TerminationByKubelet", False)],
+)
+def test_who_is_evicted_is_told_by_the_api_server(reason: str, expected: bool) -> None:
+    told = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    assert decoded(PODS, named(status={"conditions": [told]})).evicted is expected
 
 
 OWNERS: dict[str, tuple[list[Raw] | None, Owner | None]] = {

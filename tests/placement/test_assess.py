@@ -16,7 +16,11 @@ from placement.plan.note import ADOPTED, LEAVES_FIRST
 from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
 HERE = ground(
-    node("o"), node("s", SPOT), node("t", SPOT, "b"), node("going", SPOT, "b", unschedulable=True), node("p", zone="b")
+    node("o"),
+    node("s", SPOT),
+    node("t", SPOT, "b"),
+    node("going", SPOT, "b", unschedulable=True, drained=True),
+    node("p", zone="b"),
 )
 
 

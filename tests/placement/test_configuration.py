@@ -110,6 +110,11 @@ VALID: dict[str, tuple[str, Configuration]] = {
         replace(BUILT_IN, priority_roles=PriorityRoles(overflow="")),
     ),
     "leaving taints": ("leavingTaints: [example.com/going]", replace(BUILT_IN, leaving_taints=("example.com/going",))),
+    "a cordon that moves pods": ("cordon: move", replace(BUILT_IN, cordon="move")),
+    "releases without room": (
+        "moves: {withoutRoom: 3}",
+        replace(BUILT_IN, moves=replace(BUILT_IN.moves, without_room=3)),
+    ),
     "no leaving taints at all": ("leavingTaints: []", replace(BUILT_IN, leaving_taints=())),
     "the built-in leaving taints, written out": (f"leavingTaints: {list(LEAVING_TAINTS)}", BUILT_IN),
 }

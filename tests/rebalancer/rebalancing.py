@@ -128,7 +128,7 @@ class Rebalancer:
             pod=stores["pods"].get,
             node=stores["nodes"].get,
             namespace=stores["namespaces"].get,
-            leaving_taints=cluster.configuration.leaving_taints,
+            is_leaving=cluster.configuration.is_leaving,
         )
         self._ends = Slow(self._luck, SLOW_ENDS)
         executor = Executor(self, self, Here(), self._ends, sight, patience_seconds=0.0)

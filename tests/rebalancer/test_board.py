@@ -17,7 +17,7 @@ from rebalancer.board import Board
 from rebalancer.executor import Executor
 from rebalancer.loop import Loop, Watched
 from tests.rebalancer.rebalancing import Rebalancer, Watcher
-from tests.rebalancer.simulation import Cluster, Facts
+from tests.rebalancer.simulation import TERMINATION, Cluster, Facts
 
 
 def small() -> Cluster:
@@ -140,7 +140,41 @@ def test_only_the_clouds_word_about_a_node_and_karpenters_finalizer_are_proof() 
     assert not lost_with(replace(said, kind="NodeClaim"))
     assert not lost_with(deleting=True)
     assert lost_with(deleting=True, outlives_machine=True)
-    assert lost_with(unschedulable=True)
+    assert lost_with(taints=(TERMINATION,))
+    assert not lost_with(unschedulable=True)
+
+
+EVICTED = Pod("shop", "p", "u", node="n", terminating=True, evicted=True)
+RELEASED_ONE = replace(
+    EVICTED,
+    labels={names.POD_TEMPLATE_HASH: "released-h"},
+    annotations={names.RELEASED: "2030-01-01T00:00:00Z/h"},
+)
+CORDONED = Node("n", unschedulable=True)
+DRAINS: dict[str, tuple[list[Any], bool]] = {
+    "a bare cordon": ([CORDONED], False),
+    "an eviction without a cordon": ([Node("n"), EVICTED], False),
+    "a cordon, then an eviction": ([CORDONED, EVICTED], True),
+    "seen the other way round": ([EVICTED, CORDONED], True),
+    "the end of a move of ours": ([CORDONED, RELEASED_ONE], False),
+    "a pod that is deleted": ([CORDONED, replace(EVICTED, evicted=False)], False),
+    "an eviction from another node": ([CORDONED, replace(EVICTED, node="m")], False),
+    "uncordoned again": ([CORDONED, EVICTED, Node("n")], False),
+}
+
+
+@pytest.mark.parametrize(("facts", "expected"), DRAINS.values(), ids=DRAINS.keys())
+def test_a_cordon_followed_by_somebodys_eviction_is_a_drain(facts: list[Any], expected: bool) -> None:
+    """It stays one when the evicted pod is gone."""
+    board = Board(Configuration())
+    for fact in facts:
+        board.observe(None, fact)
+        board.drain()
+    board.observe(EVICTED, None)
+    board.drain()
+    assert board.ground.sites["n"].is_leaving is expected
+    assert board.is_drained("n") is expected
+    assert not (facts[-1] is CORDONED and board.ground.sites["n"].is_target)
 
 
 def test_the_end_of_a_move_has_the_reason_of_its_beginning() -> None:
