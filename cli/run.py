@@ -33,6 +33,7 @@ from kube.client import Client, connect
 from kube.configmaps import parse_configuration_text
 from kube.errors import ApiError, NotFound
 from kube.lease import permit_first_leader
+from kube.paths import path_of
 from localcluster.errors import ClusterError
 from localcluster.layout import free_port
 from localcluster.process import spawn
@@ -255,7 +256,7 @@ def _remove_foreign_service(admin: Client, port: int) -> None:
 
 
 def _cluster_ip(admin: Client, namespace: str, service: str) -> str:
-    return str(admin.get_json(f"/api/v1/namespaces/{namespace}/services/{service}")["spec"]["clusterIP"])
+    return str(admin.get_json(path_of("/api/v1/services", service, namespace))["spec"]["clusterIP"])
 
 
 def _is_free(address: IPv4Address, port: int) -> bool:
@@ -279,7 +280,7 @@ def _named(objects: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any
 
 def access_for(kubeconfig: Path, admin: Client, account: str) -> bytes:
     """A kubeconfig with the ServiceAccount's own token and nothing else."""
-    path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/serviceaccounts/{account}/token"
+    path = f"{path_of('/api/v1/serviceaccounts', account, names.SYSTEM_NAMESPACE)}/token"
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",

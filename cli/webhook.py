@@ -31,6 +31,7 @@ from kube.configmaps import STATE, ConfigMap, ObservedMemory, OutageMemory
 from kube.errors import ApiError
 from kube.events import EventWriter
 from kube.informer import Informer, InformerSet
+from kube.leadership import LEADER, Leadership
 from kube.membership import RENEW_SECONDS, WEBHOOK_LEASES, Lease, Membership, announce, withdraw
 from kube.owners import look_up
 from kube.store import Store
@@ -93,10 +94,12 @@ def run(args: argparse.Namespace) -> int:
     plain = bind(args.metrics_listen)
     program.informers.start()
     program.published.start()
+    program.leader.start()
     spare_caches(program.informers.wait_synced)
     program.events.start()
     uvloop.run(_serve(program, tls, plain))
     program.events.stop()
+    program.leader.stop()
     program.published.stop()
     program.informers.stop()
     return 0
@@ -151,6 +154,9 @@ class Program:
         published = Store[Version]()
         published.subscribe(lambda *_: self._wake(self._look))
         self.published = Informer(client, VERSIONS, published)  # makes us quick; nothing waits for it
+        leaders = Store[Lease]()
+        leadership = Leadership(leaders)
+        self.leader = Informer(client, LEADER, leaders)  # nothing waits for it either: without it, nobody leads
         self._loaded = self._trusted = b""
         stores, states, leases = Stores(), Store[ConfigMap](), Store[Lease]()
         self._membership = Membership(leases)
@@ -186,6 +192,7 @@ class Program:
             look_up=lambda owner, namespace: look_up(client, owner, namespace),
             mistakes=Mistakes(self.events.tell),
             rates=lambda: observed.current.rates,
+            unled_seconds=leadership.unled_seconds,
         )
         self.metrics.outage_version.set_function(lambda: outages.current.version)
         self.metrics.show_outages(lambda: outages.current.standing(time.time()))

@@ -1,4 +1,4 @@
-"""Requests to the API server: bytes and JSON in, bytes and JSON out, typed errors, time-outs on everything."""
+"""Requests to the API server: bytes and JSON in, bytes and JSON out, typed errors, bounds on everything."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException
 
-from kube.errors import ApiError, ConfigurationError, Garbled, Unreachable, error_from
+from kube.bounds import Bounds, TooMuch, bind, within
+from kube.errors import ApiError, ConfigurationError, Garbled, TooLarge, Unreachable, error_from
 from kube.kubeconfig import MemoryFiles, load_configuration
 
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 30.0  # for all of an answer, however it comes
+# The API server takes objects of 3 MiB, and stores less than half of that; as JSON they may grow a little.
+ANSWER_BYTES = 8 << 20
+LINE_BYTES = ANSWER_BYTES  # of a watch: one object
 CONNECTIONS = 32  # about ten watches, and writes beside them; more are opened when needed, but not kept
 
 JSON = "application/json"
@@ -52,6 +56,7 @@ class Client:
         configuration.keep_alive = True
         self._configuration = configuration
         self._pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+        bind(self._pool)
         self._user_agent = user_agent
         self._memory = memory or MemoryFiles()
 
@@ -64,11 +69,26 @@ class Client:
         self._pool.clear()
         self._memory.close()
 
-    def get(self, path: str, query: Query | None = None, *, timeout_seconds: float = ANSWER_SECONDS) -> bytes:
-        return self._request("GET", path, query, timeout_seconds=timeout_seconds)
+    def get(
+        self,
+        path: str,
+        query: Query | None = None,
+        *,
+        timeout_seconds: float = ANSWER_SECONDS,
+        most_bytes: int = ANSWER_BYTES,
+    ) -> bytes:
+        """All of it within so many seconds. Lists may be larger than one object; their readers say how large."""
+        return self._request("GET", path, query, timeout_seconds=timeout_seconds, most_bytes=most_bytes)
 
-    def get_json(self, path: str, query: Query | None = None, *, timeout_seconds: float = ANSWER_SECONDS) -> Any:
-        return _parsed(f"GET {path}", self.get(path, query, timeout_seconds=timeout_seconds))
+    def get_json(
+        self,
+        path: str,
+        query: Query | None = None,
+        *,
+        timeout_seconds: float = ANSWER_SECONDS,
+        most_bytes: int = ANSWER_BYTES,
+    ) -> Any:
+        return _parsed(f"GET {path}", self.get(path, query, timeout_seconds=timeout_seconds, most_bytes=most_bytes))
 
     def post(
         self, path: str, body: object, query: Query | None = None, *, timeout_seconds: float = ANSWER_SECONDS
@@ -100,9 +120,10 @@ class Client:
 
     def stream(self, path: str, query: Query | None = None, *, read_timeout_seconds: float) -> Stream:
         """An open answer that is read line by line, as watches are. Silence beyond the time-out is Unreachable."""
-        asked = f"GET {path}"
-        response = self._send("GET", path, query, timeout_seconds=read_timeout_seconds, preload_content=False)
+        asked, bounds = f"GET {path}", Bounds(read_timeout_seconds, ANSWER_BYTES)
+        response = self._send("GET", path, query, bounds, preload_content=False)
         if response.status == 200:
+            bounds.let_go(read_timeout_seconds)
             return Stream(asked, response)
         try:
             raise _error(asked, response, _rest_of(asked, response))
@@ -129,8 +150,9 @@ class Client:
         body: bytes | None = None,
         content_type: str | None = None,
         timeout_seconds: float = ANSWER_SECONDS,
+        most_bytes: int = ANSWER_BYTES,
     ) -> bytes:
-        response = self._send(method, path, query, body, content_type, timeout_seconds)
+        response = self._send(method, path, query, Bounds(timeout_seconds, most_bytes), body, content_type)
         if response.status >= 300:
             raise _error(f"{method} {path}", response, response.data)
         return response.data
@@ -140,22 +162,27 @@ class Client:
         method: str,
         path: str,
         query: Query | None,
+        bounds: Bounds,
         body: bytes | None = None,
         content_type: str | None = None,
-        timeout_seconds: float = ANSWER_SECONDS,
         preload_content: bool = True,
     ) -> urllib3.BaseHTTPResponse:
         """One request, never repeated here: only the caller knows whether that would be safe."""
         try:
-            return self._pool.request(
-                method,
-                self._url(path, query),
-                body=body,
-                headers=self._headers(content_type),
-                timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, timeout_seconds), read=timeout_seconds),
-                retries=False,
-                preload_content=preload_content,
-            )
+            seconds = bounds.seconds_left()
+            with within(bounds):
+                return self._pool.request(
+                    method,
+                    self._url(path, query),
+                    body=body,
+                    headers=self._headers(content_type),
+                    timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
+                    retries=False,
+                    preload_content=preload_content,
+                    decode_content=False,  # none is asked for, and what is unpacked may be larger than any bounds
+                )
+        except (TooMuch, MemoryError, OverflowError) as error:  # the last two: it says itself that it will be huge
+            raise TooLarge(f"{method} {path}", _text(error)) from error
         except (urllib3.exceptions.HTTPError, OSError, ConfigException) as error:  # the last: a token file went away
             raise Unreachable(f"{method} {path}", _text(error)) from error
 
@@ -183,7 +210,7 @@ class Stream:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            yield from _lines(self._response)
+            yield from _lines(self._asked, self._response)
         except (
             urllib3.exceptions.HTTPError,
             OSError,
@@ -209,20 +236,26 @@ class Stream:
                 self._response.shutdown()
 
 
-def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+def _lines(asked: str, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
     """Whole lines, as soon as they are there. A line that the end cuts short is dropped."""
     pending: list[bytes] = []
+    size = 0
     while piece := response.read1(1 << 16):
         first, *others = piece.split(b"\n")
         pending.append(first)
         for other in others:
             yield b"".join(pending)
-            pending = [other]
+            pending, size = [other], 0
+        size += len(pending[-1])
+        if size > LINE_BYTES:
+            raise TooLarge(asked, f"a line of more than {LINE_BYTES} bytes")
 
 
 def _rest_of(asked: str, response: urllib3.BaseHTTPResponse) -> bytes:
     try:
         return response.data
+    except (TooMuch, MemoryError, OverflowError) as error:
+        raise TooLarge(asked, _text(error)) from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise Unreachable(asked, _text(error)) from error
 

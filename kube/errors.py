@@ -91,6 +91,20 @@ class Unreachable(ApiError):
         super().__init__(asked, 0, "no answer", message)
 
 
+class TooLarge(ApiError):
+    """An answer, or a line of a watch, that is larger than anything that the API should say here."""
+
+    def __init__(self, asked: str, message: str) -> None:
+        super().__init__(asked, 0, "answer too large", message)
+
+
+class BadName(ApiError):
+    """Nothing was sent: no object can have this name, and in a path it might mean something else."""
+
+    def __init__(self, asked: str, message: str) -> None:
+        super().__init__(asked, 0, "not sent", message)
+
+
 class Garbled(ApiError):
     """An answer that is not what the API promises, such as a line of a watch that is no JSON."""
 

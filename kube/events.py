@@ -19,11 +19,13 @@ from typing import Any, Protocol
 from cachetools import TTLCache
 
 from kube.errors import AlreadyExists, ApiError, Garbled, NotFound
+from kube.paths import collection_in, path_of
 from placement import names
 from placement.model import Workload
 
 log = logging.getLogger(__name__)
 
+EVENTS = "/apis/events.k8s.io/v1/events"
 EVERY_SECONDS = 300.0  # how often the count of one Event goes up
 REMEMBERED = 4096  # how many Events are counted at once
 REMEMBERED_SECONDS = 3600.0  # the API server forgets Events after an hour, too
@@ -203,7 +205,7 @@ def write(api: Api, note: Note, source: Source, now: datetime) -> None:
 
 
 def _raise_count(api: Api, note: Note, source: Source, now: datetime) -> None:
-    path = f"{_path(note)}/{note.event_name}"
+    path = path_of(EVENTS, note.event_name, note.namespace)
     try:
         version, count = _version_and_count(path, api.get_json(path))
         series = {"count": count + note.count, "lastObservedTime": _micro_time(now)}
@@ -247,7 +249,7 @@ def raw_event(note: Note, source: Source, now: datetime) -> dict[str, Any]:
 
 
 def _path(note: Note) -> str:
-    return f"/apis/events.k8s.io/v1/namespaces/{note.namespace}/events"
+    return collection_in(EVENTS, note.namespace)
 
 
 def _micro_time(now: datetime) -> str:

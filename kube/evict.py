@@ -27,6 +27,8 @@ from kube.errors import (
     Unreachable,
 )
 from kube.faults import NO_FAULTS, Call, Faults
+from kube.paths import path_of
+from kube.resources import NODES, PODS
 from placement import names
 from placement.model import NOTHING, Key
 from placement.outcome import Outcome
@@ -109,8 +111,12 @@ class PodWriter:
             "metadata": {"name": key.name, "namespace": key.namespace},
             "deleteOptions": {"preconditions": preconditions},
         }
-        path = f"{_path(key)}/eviction"
-        return self._write(Call.EVICT, key, uid, lambda: self._client.post(path, eviction, timeout_seconds=seconds))
+        return self._write(
+            Call.EVICT,
+            key,
+            uid,
+            lambda: self._client.post(f"{_path(key)}/eviction", eviction, timeout_seconds=seconds),
+        )
 
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
         """Deletes it, whatever its budget says; without `grace_seconds` it gets what it asked for itself."""
@@ -149,7 +155,7 @@ class PodWriter:
     def node_is_gone(self, name: str) -> bool:
         """By a read that no cache answers. Raises ApiError where nobody can tell."""
         try:
-            self._client.get(f"/api/v1/nodes/{name}", timeout_seconds=self._call_seconds)
+            self._client.get(path_of(NODES.path, name), timeout_seconds=self._call_seconds)
         except NotFound:
             return True
         return False
@@ -209,7 +215,7 @@ class PodWriter:
 
 
 def _path(key: Key) -> str:
-    return f"/api/v1/namespaces/{key.namespace}/pods/{key.name}"
+    return path_of(PODS.path, key.name, key.namespace)
 
 
 def _told(call: Call, key: Key, error: ApiError) -> Outcome:

@@ -19,6 +19,7 @@ from cachetools import TTLCache
 from kube.client import Client
 from kube.decode import Shape
 from kube.errors import AlreadyExists, ApiError, NotFound
+from kube.paths import collection_in, path_of
 from kube.resources import Resource
 from kube.store import Store
 from kube.wire import Identity
@@ -27,7 +28,8 @@ from placement.model import Key
 
 log = logging.getLogger(__name__)
 
-PATH = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+PATH = collection_in(LEASES, names.SYSTEM_NAMESPACE)
 DURATION_SECONDS = 10
 RENEW_SECONDS = 3.0
 LEFT_SECONDS = 5.0  # for as long as what one that left has decided may be unseen
@@ -113,7 +115,7 @@ def announce(client: Client, name: str, address: str, outage_version: int) -> No
     spec = {"holderIdentity": address, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}
     metadata: dict[str, object] = {"annotations": {names.OUTAGE_VERSION: str(outage_version)}}
     try:
-        client.patch(f"{PATH}/{name}", {"metadata": metadata, "spec": spec})
+        client.patch(path_of(LEASES, name, names.SYSTEM_NAMESPACE), {"metadata": metadata, "spec": spec})
     except NotFound:
         labels = {names.COMPONENT: names.WEBHOOK_COMPONENT}
         metadata |= {"name": name, "namespace": names.SYSTEM_NAMESPACE, "labels": labels}
@@ -127,7 +129,7 @@ def announce(client: Client, name: str, address: str, outage_version: int) -> No
 def withdraw(client: Client, name: str) -> None:
     """Says that we leave; or, of another, that it is gone. Failing is no harm: Leases run out."""
     try:
-        client.delete(f"{PATH}/{name}")
+        client.delete(path_of(LEASES, name, names.SYSTEM_NAMESPACE))
     except NotFound:
         return
     except ApiError as error:

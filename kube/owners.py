@@ -9,6 +9,7 @@ import msgspec
 
 from kube.client import Client
 from kube.errors import ApiError
+from kube.paths import path_of
 from kube.resources import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, Resource
 from placement.model import Owner, ReplicaSet, Workload
 
@@ -27,12 +28,11 @@ def look_up(client: Client, owner: Owner, namespace: str) -> ReplicaSet | Worklo
     resource = _BY_KIND.get(owner.kind)
     if resource is None:
         return None
-    collection = resource.path.rpartition("/")
-    path = f"{collection[0]}/namespaces/{namespace}/{collection[2]}/{owner.name}"
     try:
+        path = path_of(resource.path, owner.name, namespace)
         found = resource.shape.single(client.get(path, timeout_seconds=SECONDS))
     except (ApiError, msgspec.DecodeError) as error:
-        log.warning("look-up of %s %s/%s: %s", owner.kind, namespace, owner.name, error)
+        log.warning("look-up of %s %.80r in %.80r: %s", owner.kind, owner.name, namespace, error)
         return None
     assert isinstance(found, ReplicaSet | Workload)
     return found if found.uid == owner.uid else None

@@ -11,13 +11,15 @@ import msgspec
 from kube import build, wire
 from kube.client import Client
 from kube.decode import Page, Shape
-from kube.errors import Garbled
+from kube.errors import Garbled, TooLarge
 from placement import names
 from placement.model import Budget, Namespace, Node, Pod, PriorityClass, Quota, ReplicaSet, Sign, Workload
 
 T = TypeVar("T")
 
 PAGE_SIZE = 500
+PAGE_SECONDS = 60.0  # the API server gives up after that, too
+PAGE_BYTES = 64 << 20  # most pages have a few MiB; of larger objects fewer are asked for at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,14 @@ def pages(client: Client, resource: Resource[T], page_size: int = PAGE_SIZE) -> 
     token = ""
     while True:
         query = {**resource.query, "limit": page_size, **({"continue": token} if token else {})}
-        page = _page(resource, client.get(resource.path, query))
+        try:
+            body = client.get(resource.path, query, timeout_seconds=PAGE_SECONDS, most_bytes=PAGE_BYTES)
+        except TooLarge:
+            if page_size == 1:
+                raise
+            page_size //= 2
+            continue
+        page = _page(resource, body)
         yield page
         token = page.continue_token
         if not token:

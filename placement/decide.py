@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from placement import names
 from placement.availability import NO_BUDGETS, BudgetIndex, availability
 from placement.classes import Classes
 from placement.configuration import Configuration
-from placement.model import Class, Kind, NodeRequirement, NodeTerm, Pool, Template, Workload
+from placement.model import Class, Kind, Node, NodeRequirement, NodeTerm, Pool, Template, Workload
 from placement.policy import TOPOLOGY_KEYS, Policy, Spread
 from placement.slots import Slots
 
 NODE_KEYS = (names.HOSTNAME, names.NODE_NAME)
+PREFER_NO_SCHEDULE = "PreferNoSchedule"
+MOST_SHUNNED = 20  # tolerations that a pod gets for such taints
 
 
 class Reason(StrEnum):
@@ -26,6 +29,9 @@ class Reason(StrEnum):
     SLOT = "slot"  # the class of its slot
     SPOT_OUT = "spot-out"  # a spot slot, admitted soft
     ON_DEMAND_OUT = "on-demand-out"  # an on-demand slot, admitted soft
+    REBALANCE_OFF = "rebalance-off"  # a spot slot, admitted soft: nothing is moved later
+    PLAN_ONLY = "plan-only"  # the same
+    NO_LEADER = "no-leader"  # a slot of either class, admitted soft: no rebalancer leads
     ORDERED = "ordered"  # a spot ordinal of an OrderedReady StatefulSet: preferred, lest it block the later ones
     CONTRADICTION = "contradiction"  # the pod's own node terms exclude the class of its slot
     DECIDED = "decided"  # it carries a decision of ours already
@@ -99,6 +105,8 @@ class Surroundings:
     spot_pools: tuple[Pool, ...] = ()  # in `pool_order`
     priority_classes: Collection[str] = ()
     out: frozenset[Class] = frozenset()  # for this pod, wherever it could find them
+    unled: frozenset[Class] = frozenset()  # if this pod got stuck for want of them, no rebalancer would free it
+    shunned: Mapping[Class, Sequence[Mapping[str, str]]] = field(default_factory=dict)  # see `shunned_by_class`
     node_classes: Mapping[str, Class] = field(default_factory=dict)  # by node name
     budgets: BudgetIndex = NO_BUDGETS
 
@@ -203,10 +211,11 @@ def _injection(
     placed: Class, reason: Reason, pool: int | None, is_overflow: bool, revision: Revision, around: Surroundings
 ) -> Injection:
     classes, soft = around.configuration.classes, reason is not Reason.SLOT
+    tolerations = classes.tolerations if placed is Class.SPOT or soft else ()
     return Injection(
         required=() if soft else classes.terms(placed),
         preferred=_preferences(placed, soft, None if pool is None else around.spot_pools[pool], classes),
-        tolerations=classes.tolerations if placed is Class.SPOT or soft else (),
+        tolerations=(*tolerations, *around.shunned.get(placed, ())) if soft else tolerations,
         spread=tuple(_spread(revision, soft, around)),
         priority_class=_priority_class(placed, is_overflow, revision, around),
     )
@@ -221,16 +230,30 @@ def selects(selector: Mapping[str, Any], label: str) -> bool:
 _SOFTENED = {
     Reason.SPOT_OUT: "; preferred, not required: spot is out",
     Reason.ON_DEMAND_OUT: "; preferred, not required: on-demand is out",
+    Reason.REBALANCE_OFF: "; preferred, not required: rebalance is off",
+    Reason.PLAN_ONLY: "; preferred, not required: rebalance is plan-only",
+    Reason.NO_LEADER: "; preferred, not required: no rebalancer leads",
     Reason.ORDERED: "; preferred, not required: a pending ordinal would block all later ones (OrderedReady)",
 }
 
 
+_BY_MODE = {"off": Reason.REBALANCE_OFF, "plan-only": Reason.PLAN_ONLY}
+
+
 def _reason(placed: Class, revision: Revision, around: Surroundings) -> Reason:
-    if placed in around.out and _falls_back(placed, revision):
+    """A class is required only where a rebalancer lets the pod fall back in time, or where the policy says to wait.
+
+    With `off` and `plan-only` spot is preferred from the first. On-demand stays required, as the floor rests on it; a
+    pod that finds none falls back when the rebalancer has noted that on-demand is out for it.
+    """
+    falls_back = _falls_back(placed, revision)
+    if falls_back and placed in around.out:
         return Reason.SPOT_OUT if placed is Class.SPOT else Reason.ON_DEMAND_OUT
     if placed is Class.SPOT and revision.workload.ordered:
         return Reason.ORDERED
-    return Reason.SLOT
+    if placed is Class.SPOT and falls_back and revision.policy.rebalance in _BY_MODE:
+        return _BY_MODE[revision.policy.rebalance]
+    return Reason.NO_LEADER if falls_back and placed in around.unled else Reason.SLOT
 
 
 def _falls_back(placed: Class, revision: Revision) -> bool:
@@ -239,6 +262,38 @@ def _falls_back(placed: Class, revision: Revision) -> bool:
         return revision.policy.spot_fallback == "on-demand"
     default = "spot" if revision.workload.replicas > 1 else "wait"
     return (revision.policy.on_demand_fallback or default) == "spot"
+
+
+def shunned_by_class(
+    nodes: Mapping[Class, Collection[Node]], leaving_taints: Collection[str]
+) -> dict[Class, tuple[dict[str, str], ...]]:
+    """What soft pods of a class tolerate, lest they end up on the other class: taints of effect PreferNoSchedule that
+
+    nodes of their class carry and those of the other do not. One that is not tolerated counts for more in the
+    scheduler's score than any preference (10 of 10 pods were sent away from spot).
+    """
+    left_out = {names.DELETION_CANDIDATE, *leaving_taints}
+    found = {
+        each: {
+            (taint.key, taint.value)
+            for node in some
+            for taint in node.taints
+            if taint.effect == PREFER_NO_SCHEDULE and taint.key not in left_out
+        }
+        for each, some in nodes.items()
+    }
+    return {each: tuple(islice(_tolerations(mine, found[each.other]), MOST_SHUNNED)) for each, mine in found.items()}
+
+
+def _tolerations(mine: Collection[tuple[str, str]], others: Collection[tuple[str, str]]) -> Iterator[dict[str, str]]:
+    """By key alone where the other class has no such key: values may be as many as nodes."""
+    shared = {key for key, _ in others}
+    for key in sorted({key for key, _ in mine} - shared):
+        yield {"key": key, "operator": "Exists", "effect": PREFER_NO_SCHEDULE}
+    for key, value in sorted(set(mine) - set(others)):
+        if key in shared:
+            said = {"value": value} if value else {}  # the API server leaves out what is empty
+            yield {"key": key, "operator": "Equal", **said, "effect": PREFER_NO_SCHEDULE}
 
 
 def pool_order(pools: Collection[Pool]) -> tuple[Pool, ...]:

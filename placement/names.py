@@ -72,6 +72,9 @@ EVICTED = "EvictionByEvictionAPI"
 UNSCHEDULABLE = "Unschedulable"
 # Annotation of static pods' mirrors: never touched.
 MIRROR = "kubernetes.io/config.mirror"
+# Taint of Cluster Autoscaler on nodes that it may take away, effect PreferNoSchedule; its value is a time. Never
+# tolerated: such a node is a bad place for a new pod.
+DELETION_CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
 # Node labels: where a node stands and what it is. Read to tell the pools apart, written into affinity and spread.
 CAPACITY = "node.kubernetes.io/capacity"
 ZONE = "topology.kubernetes.io/zone"

@@ -109,6 +109,14 @@ def test_modules_and_functions_stay_small() -> None:
     assert [named(path) for path in MODULES if path.read_text().count("\n") > 520] == []
 
 
+def test_names_reach_a_path_only_where_they_are_checked() -> None:
+    """A name such as `../../secrets?watch=true` is another path; `kube.paths` refuses it. Constants are ours."""
+    collections = "namespaces|nodes|pods|events|leases|services|serviceaccounts|[A-Z]+}"
+    made = re.compile(rf'f"[^"]*(?:{collections})/{{(?!names\.|[A-Z_]+}})')
+    modules = [path for path in MODULES if path.relative_to(ROOT).parts[0] not in ("localcluster", "placement")]
+    assert {named(path) for path in modules if made.search(path.read_text())} == {"kube/paths.py"}
+
+
 def test_no_registry_is_named_anywhere() -> None:
     """Packages are named, never the hosts that they come from; those are the machine's business."""
     hosts = ("proxy.golang" + ".org", "pypi" + ".org", "files.pythonhosted" + ".org", "registry.npmjs" + ".org")

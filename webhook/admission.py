@@ -9,13 +9,14 @@ from typing import Any
 
 from cachetools import LRUCache, TTLCache
 
+from kube.election import Terms
 from kube.ledger import Ledger
 from kube.store import Store
 from placement import names
 from placement.auto import settled
 from placement.availability import BudgetIndex
 from placement.configuration import Configuration
-from placement.decide import Reason, Revision, Surroundings, pool_order
+from placement.decide import Reason, Revision, Surroundings, pool_order, shunned_by_class
 from placement.model import (
     DEFAULT_SCHEDULER,
     Budget,
@@ -45,6 +46,8 @@ Found = tuple[ReplicaSet | Workload, ...]
 Placeable = tuple[Revision, tuple[Mistake, ...]]  # and the mistakes in its policy
 MadeOf = tuple[Namespace, ReplicaSet | Workload, Workload]  # of a revision; the second is what creates the pods
 MOST_REVISIONS = 4096  # that are remembered
+GIVEN_UP_SECONDS = Terms().duration_seconds  # a leader that has not renewed for so long leads no more
+UNLED_SECONDS = 60.0  # longer than any hand-over takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Admission:
         look_up: LookUp,
         mistakes: Mistakes | None = None,
         rates: Callable[[], Rates] = Rates,
+        unled_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._stores = stores
         self._configuration = configuration
@@ -93,6 +97,7 @@ class Admission:
         self._mistakes = mistakes or Mistakes(nobody)
         self._looked_up: TTLCache[str, ReplicaSet | Workload] = TTLCache(1000, LOOKED_UP_SECONDS)
         self._revisions: LRUCache[str, tuple[MadeOf, Placeable | Reason]] = LRUCache(MOST_REVISIONS)
+        self._unled_seconds = unled_seconds
         self._rates = rates
         self._settled_by = Rates()  # what the revisions that ask for `auto` were worked out with
         self._budgets = BudgetIndex(())
@@ -240,22 +245,35 @@ class Admission:
         if self._is_stale:
             self._is_stale = False  # first, so that a change while we read is not lost
             self._look_around()
-        outages = self._outages()
+        around, outages = self._led(batch), self._outages()
         if not outages.noted:
-            return self._calm
+            return around
         now, demand = self._now(), batch.demand
         out = frozenset(each for each in Class if outages.stands(each, self._zones[each], demand, now))
         left = outages.zones_left(Class.SPOT, reachable(self._zones[Class.SPOT], demand.own_terms), demand, now)
         pools = tuple(pool for pool in self._calm.spot_pools if pool.zone in left) or self._calm.spot_pools
-        return replace(self._calm, spot_pools=pools, out=out)
+        return replace(around, spot_pools=pools, out=out)
+
+    def _led(self, batch: Batch) -> Surroundings:
+        """What is there, outages apart, and whether somebody leads who frees pods that get stuck.
+
+        A leader that has not renewed in the time of its Lease may come back, or be followed. So until nobody has led
+        for a minute a class is preferred only where there is no node of it: such a pod would be stuck for sure.
+        """
+        unled = self._unled_seconds()
+        if unled < GIVEN_UP_SECONDS:
+            return self._calm
+        if unled < UNLED_SECONDS:
+            missing = frozenset(each for each in Class if not reachable(self._zones[each], batch.own_terms))
+            return replace(self._calm, unled=missing) if missing else self._calm
+        return replace(self._calm, unled=frozenset(Class))
 
     def _look_around(self) -> None:
         nodes = self._stores.nodes.values()
         targets = [node for node in nodes if self._is_target(node)]
-        spot = {node.pool for node in targets if self._node_class(node) is Class.SPOT}
-        self._zones = {
-            each: frozenset(node.pool.zone for node in targets if self._node_class(node) is each) for each in Class
-        }
+        by_class = {each: [node for node in targets if self._node_class(node) is each] for each in Class}
+        spot = {node.pool for node in by_class[Class.SPOT]}
+        self._zones = {each: frozenset(node.pool.zone for node in there) for each, there in by_class.items()}
         self._calm = Surroundings(
             self._configuration,
             pool_order(spot),
@@ -266,6 +284,7 @@ class Admission:
                 for name in (node.name, node.labels.get(names.HOSTNAME, ""))
             },
             budgets=self._budgets,
+            shunned=shunned_by_class(by_class, self._configuration.leaving_taints),
         )
 
     def _class_of(self, pod: Pod) -> Class | None:

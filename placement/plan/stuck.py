@@ -3,7 +3,7 @@
 A pod is evidence if the scheduler has tried it and found no node, and it would fit on a node of the other class. Pods
 that wait for their own reasons (a gate, a volume, a wrong node selector, a taken port) are no evidence. Evidence is
 noted as an outage, and the pod is created once more, with the class preferred. Where moves are off or plan-only the
-webhook requires no class, so no outage is needed. None of this is a move: the pod never had a node.
+webhook does not require spot, so that needs no outage. None of this is a move: the pod never had a node.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class WayOut:
         has_way_out = bool(stuck.undo) or self._has_way_out(stuck)
         if has_way_out:
             self._evidence.append((stuck.of, demand))
-        is_moved = stuck.group.policy.rebalance == "auto"
-        if is_moved and self._is_out(stuck.of, demand):
+        is_required = stuck.group.policy.rebalance == "auto" or stuck.of is Class.ON_DEMAND  # of the next one, too
+        if is_required and self._is_out(stuck.of, demand):
             return self._while_out(stuck, demand, has_way_out, outages)
         blocked = self._not_yet(stuck)
         if blocked is None and stuck.undo and not self.needs_probe(self._aim(stuck), demand):
@@ -78,7 +78,7 @@ class WayOut:
         if blocked is not None:
             self._skip(stuck.group.workload.uid, Why.STUCK, blocked)
             return ()
-        if not is_moved:
+        if not is_required:
             return stuck.undo or (self._created_again(stuck),)
         outages.append(self._note(stuck, demand))  # of a class that was out a probe shows that it still is
         return stuck.undo

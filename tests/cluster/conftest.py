@@ -10,14 +10,15 @@ import pytest
 from cli.run import Installed, running
 from kube.client import Client, connect
 from localcluster import LocalCluster
+from tests.cluster.lead import leading
 from tests.cluster.scene import Scene, staged
 from tests.cluster.world import World, label
 
 
 @pytest.fixture(scope="session")
-def installed(cluster: LocalCluster) -> Iterator[Installed]:
+def installed(cluster: LocalCluster, admin: Client) -> Iterator[Installed]:
     """Spotweave with one webhook, as `spotweave run` installs it; shared by the session."""
-    with running(cluster.kubeconfig, log_level="warning") as spotweave:
+    with running(cluster.kubeconfig, log_level="warning") as spotweave, leading(admin):
         yield spotweave
 
 

@@ -14,10 +14,11 @@ from cli.main import main
 from cli.run import Installed, Process, running, wait_until_ready
 from kube.client import connect
 from kube.configmaps import read_outages
-from kube.membership import PATH as LEASES
+from kube.membership import WEBHOOK_LEASES as WEBHOOKS
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
 from placement.slots import Mix
+from tests.cluster.lead import leading
 from tests.cluster.world import World, is_exact, label, template, wait_for, workload
 
 pytestmark = pytest.mark.cluster
@@ -37,7 +38,8 @@ def scene() -> Iterator[Scene]:
         for name in ("shop", "strangers"):
             client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         label(client, "shop")
-        yield World(client, Path(cluster.kubeconfig), "shop"), installed
+        with leading(client):
+            yield World(client, Path(cluster.kubeconfig), "shop"), installed
         client.close()
 
 
@@ -49,7 +51,9 @@ def outage(world: World, action: str, *options: str) -> None:
 def versions(world: World, installed: Installed) -> set[int]:
     """The version of the outages that each webhook shows: as metric and in its Lease, both for all that run."""
     metrics = [shown_version(each) for each in installed.processes if each.process.poll() is None]
-    leases = [lease["metadata"]["annotations"] for lease in world.client.get_json(LEASES)["items"]]
+    leases = [
+        lease["metadata"]["annotations"] for lease in world.client.get_json(WEBHOOKS.path, WEBHOOKS.query)["items"]
+    ]
     if len(leases) != len(metrics):
         return {-1}  # one has not introduced itself yet, or has left
     return {*metrics, *(int(lease[names.OUTAGE_VERSION]) for lease in leases)}

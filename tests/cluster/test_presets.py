@@ -14,6 +14,7 @@ from kube.client import connect
 from localcluster import LocalCluster, Options
 from localcluster.profile import Pool, Profile, Taint
 from placement import names
+from tests.cluster.lead import leading
 from tests.cluster.world import World, is_exact, label, template, wait_for, workload
 
 pytestmark = pytest.mark.cluster
@@ -57,7 +58,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
         client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
         label(client, "shop")
-        yield World(client, Path(cluster.kubeconfig), "shop")
+        with leading(client):
+            yield World(client, Path(cluster.kubeconfig), "shop")
         client.close()
 
 

@@ -15,6 +15,7 @@ from kube.client import Client, connect
 from localcluster import LocalCluster, demo_profile
 from placement import names
 from placement.slots import Mix
+from tests.cluster.lead import leading
 from tests.cluster.world import World, is_exact, label, template, wait_for, workload
 
 pytestmark = pytest.mark.cluster
@@ -35,7 +36,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     config.write_text(CONFIGURATION)
     with LocalCluster.start(demo_profile()) as cluster, running(cluster.kubeconfig, config=config, log_level="warning"):
         admin = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
-        yield admin
+        with leading(admin):
+            yield admin
         admin.close()
 
 

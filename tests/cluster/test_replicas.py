@@ -17,6 +17,7 @@ from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
 from placement.status import WorkloadStatus
+from tests.cluster.lead import leading
 from tests.cluster.world import WALKS, World, label, wait_for, workload
 
 pytestmark = pytest.mark.cluster
@@ -44,7 +45,8 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
         client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
         client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
         label(client, "shop")
-        yield World(client, Path(cluster.kubeconfig), "shop"), installed
+        with leading(client):
+            yield World(client, Path(cluster.kubeconfig), "shop"), installed
         client.close()
 
 

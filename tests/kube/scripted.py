@@ -50,6 +50,15 @@ class Lines:
     says_close: bool = False  # "connection: close", as a server that is shutting down
 
 
+@dataclass(frozen=True)
+class Endless:
+    """Bytes as they go over the wire: the first, and then a piece, again and again, until the client hangs up."""
+
+    first: bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n"
+    piece: bytes = b" "
+    every_seconds: float = 0.0
+
+
 class Script:
     """What to answer next. Lists and watches have queues of their own.
 
@@ -58,15 +67,15 @@ class Script:
 
     def __init__(self) -> None:
         self.asked: queue.Queue[Request] = queue.Queue()
-        self.lists: queue.Queue[Answer] = queue.Queue()
-        self.watches: queue.Queue[Answer | Lines] = queue.Queue()
+        self.lists: queue.Queue[Answer | Endless] = queue.Queue()
+        self.watches: queue.Queue[Answer | Lines | Endless] = queue.Queue()
         self.closing = threading.Event()
 
-    def answer(self, *answers: Answer | bytes) -> None:
+    def answer(self, *answers: Answer | Endless | bytes) -> None:
         for answer in answers:
-            self.lists.put(answer if isinstance(answer, Answer) else Answer(answer))
+            self.lists.put(Answer(answer) if isinstance(answer, bytes) else answer)
 
-    def watch(self, *watches: Answer | Lines) -> None:
+    def watch(self, *watches: Answer | Lines | Endless) -> None:
         for watch in watches:
             self.watches.put(watch)
 
@@ -96,21 +105,23 @@ class _Connection(BaseHTTPRequestHandler):
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the base class looks for these names
 
-    def _next_watch(self) -> Answer | Lines:
+    def _next_watch(self) -> Answer | Lines | Endless:
         try:
             return self.script.watches.get_nowait()
         except queue.Empty:
             return Lines()
 
-    def _next_answer(self) -> Answer | None:
+    def _next_answer(self) -> Answer | Endless | None:
         try:
             return self.script.lists.get_nowait()
         except queue.Empty:
             return None
 
-    def _answer(self, answer: Answer | Lines | None) -> None:
+    def _answer(self, answer: Answer | Lines | Endless | None) -> None:
         if answer is None:
             self._hang()
+        elif isinstance(answer, Endless):
+            self._send_endlessly(answer)
         elif isinstance(answer, Lines):
             self._send_lines(answer)
         else:
@@ -119,6 +130,11 @@ class _Connection(BaseHTTPRequestHandler):
     def _hang(self) -> None:
         self.script.closing.wait()
         self.close_connection = True
+
+    def _send_endlessly(self, answer: Endless) -> None:
+        self.wfile.write(answer.first)
+        while not self.script.closing.wait(answer.every_seconds):
+            self.wfile.write(answer.piece)
 
     def _send_whole(self, answer: Answer) -> None:
         self.script.closing.wait(answer.delay_seconds)

@@ -1,5 +1,6 @@
 """Requests as they go over the wire, and what comes of the answers."""
 
+import gzip
 import json
 import socket
 import threading
@@ -11,10 +12,10 @@ from typing import Any
 import pytest
 from kubernetes.client import Configuration
 
-from kube.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Client
-from kube.errors import ApiError, Conflict, Garbled, NotFound, TooManyRequests, Unreachable
+from kube.client import ANSWER_BYTES, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Client
+from kube.errors import ApiError, Conflict, Garbled, NotFound, TooLarge, TooManyRequests, Unreachable
 from tests.kube.objects import status
-from tests.kube.scripted import Answer, Lines, Script
+from tests.kube.scripted import Answer, Endless, Lines, Script
 
 Call = Callable[[Client], Any]
 
@@ -111,6 +112,99 @@ def test_a_server_that_hangs_is_unreachable(client: Client) -> None:
         client.get("/x", timeout_seconds=0.05)
     with pytest.raises(Unreachable, match="timed out"):
         client.stream("/x", read_timeout_seconds=0.05)
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+DRIPPING: dict[str, Endless] = {
+    "the body": Endless(every_seconds=0.01),
+    "the body in chunks": Endless(CHUNKED, b"1\r\n \r\n", 0.01),
+    "the size of a chunk": Endless(CHUNKED, b"0", 0.01),
+    "the status": Endless(b"HTTP/1.1 200 ", b"O", 0.01),
+    "the headers": Endless(b"HTTP/1.1 200 OK\r\n", b"x", 0.01),
+    "a body that ends with the connection": Endless(b"HTTP/1.1 200 OK\r\n\r\n", b" ", 0.01),
+    "an error": Endless(b"HTTP/1.1 500 Oops\r\ncontent-length: 1000000\r\n\r\n", b" ", 0.01),
+}
+
+
+@pytest.mark.parametrize("answer", DRIPPING.values(), ids=DRIPPING.keys())
+def test_an_answer_that_comes_drop_by_drop_is_unreachable(script: Script, client: Client, answer: Endless) -> None:
+    """Each drop comes in time, the whole does not: the deadline is for the answer, from its first byte to its last."""
+    script.answer(answer, b"ok")
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match=r"GET /x: no answer: .*timed out"):
+        client.get("/x", timeout_seconds=0.3)
+    assert 0.3 <= time.monotonic() - began < 2
+    assert client.get("/y") == b"ok"  # over another connection
+
+
+def test_a_refusal_of_a_stream_that_comes_drop_by_drop_is_unreachable(script: Script, client: Client) -> None:
+    """Only a stream that was granted goes on for as long as it likes."""
+    script.watch(DRIPPING["an error"])
+    with pytest.raises(Unreachable, match="timed out"):
+        client.stream("/x", {"watch": "true"}, read_timeout_seconds=0.3)
+
+
+PIECE = b" " * 65536
+HUGE: dict[str, Endless | bytes] = {
+    "with its length": b" " * 200_000,
+    "in chunks": Endless(CHUNKED, b"10000\r\n%s\r\n" % PIECE),
+    "until the connection ends": Endless(b"HTTP/1.1 200 OK\r\n\r\n", PIECE),
+    "an error": Endless(b"HTTP/1.1 500 Oops\r\ncontent-length: 1000000000\r\n\r\n", PIECE),
+    "a length beyond all memory": Endless(b"HTTP/1.1 200 OK\r\ncontent-length: 1%s\r\n\r\n" % (b"0" * 18), PIECE),
+    "a length beyond all numbers": Endless(b"HTTP/1.1 200 OK\r\ncontent-length: 1%s\r\n\r\n" % (b"0" * 40), PIECE),
+    "a chunk beyond all memory": Endless(CHUNKED + b"fffffffffffffff\r\n", PIECE),
+}
+
+
+@pytest.mark.parametrize("answer", HUGE.values(), ids=HUGE.keys())
+def test_an_answer_that_is_too_large_is_not_read_to_its_end(
+    script: Script, client: Client, answer: Endless | bytes
+) -> None:
+    """However it is sent; the next request is answered, over another connection."""
+    script.answer(answer, b"ok")
+    with pytest.raises(TooLarge, match="GET /x: answer too large"):
+        client.get("/x", most_bytes=100_000)
+    assert client.get("/y") == b"ok"
+
+
+def test_an_answer_is_as_large_as_its_reader_allows(script: Script, client: Client) -> None:
+    """Single objects are small; pages of lists may be larger."""
+    large = b" " * (ANSWER_BYTES + 1)
+    script.answer(large, large)
+    with pytest.raises(TooLarge):
+        client.get("/x")
+    assert client.get("/x", most_bytes=2 * ANSWER_BYTES) == large
+
+
+def test_what_is_packed_is_not_unpacked(script: Script, client: Client) -> None:
+    """Nobody asked for it, and a few bytes may hold gigabytes."""
+    packed = gzip.compress(b"{}" + b" " * 1_000_000)
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    script.answer(Endless(head + packed, b"", 0.01))
+    with pytest.raises(Garbled):
+        client.get_json("/x", most_bytes=10_000)
+
+
+def test_a_stream_may_take_as_long_as_it_likes(script: Script, client: Client) -> None:
+    """Its time-out is for its silence, and there is no limit to all its lines together."""
+    line = b"%x\r\n%s\n\r\n" % (len(PIECE) + 1, PIECE)
+    script.watch(Endless(CHUNKED, line, 0.002))
+    stream = client.stream("/x", {"watch": "true"}, read_timeout_seconds=0.5)
+    began, received = time.monotonic(), 0
+    for each in stream:
+        received += len(each)
+        if received > 2 * ANSWER_BYTES and time.monotonic() - began > 1:
+            break
+    stream.close()
+
+
+def test_a_line_without_an_end_is_too_large(script: Script, client: Client) -> None:
+    """No object is as large as that; lines before it are read."""
+    script.watch(Endless(CHUNKED + b"4\r\none\n\r\n", b"10000\r\n%s\r\n" % PIECE))
+    lines = iter(client.stream("/x", {"watch": "true"}, read_timeout_seconds=5))
+    assert next(lines) == b"one"
+    with pytest.raises(TooLarge, match="GET /x: answer too large: a line of more than"):
+        next(lines)
 
 
 def test_a_stream_gives_whole_lines(script: Script, client: Client) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from kube.client import Client
-from kube.errors import ApiError, Cause, Garbled, Unreachable, error_from
+from kube.errors import ApiError, Cause, Garbled, TooLarge, Unreachable, error_from
 from kube.informer import Informer, InformerSet, Pace, State, Step, delay_seconds, next_step
 from kube.resources import NODES, PODS, Resource
 from kube.store import Store
@@ -40,6 +40,7 @@ STEPS: dict[str, tuple[ApiError, Step]] = {
     "the version is from the future, as after a restore of etcd": (TOO_LARGE, Step.RELIST),
     "the server does not understand the version": (error_from("GET /x", 400, b""), Step.RELIST),
     "the resource is gone": (error_from("GET /x", 404, b""), Step.RELIST),
+    "a line that is too long would be there again": (TooLarge("GET /x", "?"), Step.RELIST),
 }
 
 

@@ -3,13 +3,13 @@
 import pytest
 
 from kube.client import Client
-from kube.errors import ApiError, Forbidden, Garbled, Gone, ServerError
-from kube.resources import PODS
+from kube.errors import ApiError, Forbidden, Garbled, Gone, ServerError, TooLarge
+from kube.resources import PODS, pages
 from kube.snapshot import STARTS, read_all, read_snapshot, snapshot_of
 from kube.store import Store
 from placement.model import Budget, Kind, Namespace, Node, Pod, Quota, ReplicaSet, Snapshot, Workload
 from tests.kube.objects import page, raw_pod, status
-from tests.kube.scripted import Answer, Script
+from tests.kube.scripted import Answer, Endless, Script
 
 META = {"name": "x", "namespace": "shop", "uid": "u"}
 
@@ -31,6 +31,24 @@ def test_pages_are_followed_by_their_token(script: Script, client: Client) -> No
     assert [pod.name for pod in read_all(client, PODS)] == ["a", "b", "c"]
     queries = [script.next_request().query for _ in range(3)]
     assert queries == [{"limit": "500"}, {"limit": "500", "continue": "t1"}, {"limit": "500", "continue": "t2"}]
+
+
+HUGE = Endless(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n", b" " * (1 << 20))
+
+
+def test_of_large_objects_fewer_are_asked_for_at_once(script: Script, client: Client) -> None:
+    """A page has a limit in bytes; what was read before it is kept, and the list goes on from there."""
+    script.answer(page(raw_pod("a"), token="t1"), HUGE, page(raw_pod("b"), token="t2"), page(raw_pod("c")))
+    assert [pod.name for pod in read_all(client, PODS)] == ["a", "b", "c"]
+    limits = [script.next_request().query["limit"] for _ in range(4)]
+    assert limits == ["500", "500", "250", "250"]
+
+
+def test_one_object_that_is_larger_than_a_page_is_an_error(script: Script, client: Client) -> None:
+    """There is no smaller page than that."""
+    script.answer(HUGE)
+    with pytest.raises(TooLarge):
+        list(pages(client, PODS, page_size=1))
 
 
 def test_an_expired_token_starts_the_list_over(script: Script, client: Client) -> None:

@@ -16,6 +16,7 @@ from placement.classes import PRESETS, Classes
 from placement.configuration import Configuration, PriorityRoles
 from placement.decide import (
     MILD_SKEW,
+    MOST_SHUNNED,
     Decision,
     Injection,
     Preference,
@@ -25,8 +26,9 @@ from placement.decide import (
     allowed_classes,
     decide,
     pool_order,
+    shunned_by_class,
 )
-from placement.model import Class, Kind, NodeRequirement, NodeTerm, Pool, Template, Workload
+from placement.model import Class, Kind, Node, NodeRequirement, NodeTaint, NodeTerm, Pool, Template, Workload
 from placement.policy import Amount, Policy, Spread
 from tests.placement.invariants import any_slots, few, many
 
@@ -362,6 +364,139 @@ def test_the_policy_says_who_falls_back(workload: Workload, policy: Policy, slot
     assert decision.soft == (reason is not Reason.SLOT) == (decision.injection.required == ())
     if decision.soft:
         assert decision.injection.tolerations == Configuration().classes.tolerations
+
+
+OFF, PLAN_ONLY = Policy(rebalance="off"), Policy(rebalance="plan-only")
+UNLED = Surroundings(Configuration(), priority_classes=(OVERFLOW,), unled=frozenset(Class))
+MODES: dict[str, tuple[Workload, Policy, int, Surroundings, Reason]] = {
+    "a leader is there: spot is required": (DEPLOYMENT, Policy(), 1, ANYWHERE, Reason.SLOT),
+    "off: spot is preferred": (DEPLOYMENT, OFF, 1, ANYWHERE, Reason.REBALANCE_OFF),
+    "off: so is on-demand": (DEPLOYMENT, OFF, 0, ANYWHERE, Reason.REBALANCE_OFF),
+    "off: a single replica waits for on-demand": (LONE, OFF, 0, ANYWHERE, Reason.SLOT),
+    "off: on-demand waits if it is to": (DEPLOYMENT, replace(OFF, on_demand_fallback="wait"), 0, UNLED, Reason.SLOT),
+    "off: spot waits if it is to": (DEPLOYMENT, replace(OFF, spot_fallback="wait"), 1, ANYWHERE, Reason.SLOT),
+    "plan-only: spot is preferred": (DEPLOYMENT, PLAN_ONLY, 1, ANYWHERE, Reason.PLAN_ONLY),
+    "plan-only: so is on-demand": (DEPLOYMENT, PLAN_ONLY, 0, ANYWHERE, Reason.PLAN_ONLY),
+    "plan-only: a single replica waits for on-demand": (LONE, PLAN_ONLY, 0, UNLED, Reason.SLOT),
+    "plan-only: spot waits if it is to": (
+        DEPLOYMENT,
+        replace(PLAN_ONLY, spot_fallback="wait"),
+        1,
+        UNLED,
+        Reason.SLOT,
+    ),
+    "nobody leads: spot is preferred": (DEPLOYMENT, Policy(), 1, UNLED, Reason.NO_LEADER),
+    "nobody leads: so is on-demand": (DEPLOYMENT, Policy(), 0, UNLED, Reason.NO_LEADER),
+    "nobody leads: a single replica waits": (LONE, Policy(), 0, UNLED, Reason.SLOT),
+    "nobody leads: unless it says otherwise": (LONE, Policy(on_demand_fallback="spot"), 0, UNLED, Reason.NO_LEADER),
+    "nobody leads: who says so waits": (DEPLOYMENT, Policy(on_demand_fallback="wait"), 0, UNLED, Reason.SLOT),
+    "nobody leads, and spot is gone: on-demand is required": (
+        DEPLOYMENT,
+        Policy(),
+        0,
+        replace(UNLED, unled=frozenset({Class.SPOT})),
+        Reason.SLOT,
+    ),
+    "a mode says more than a missing leader": (DEPLOYMENT, PLAN_ONLY, 1, UNLED, Reason.PLAN_ONLY),
+    "an outage says more than a mode": (DEPLOYMENT, OFF, 1, OUT, Reason.SPOT_OUT),
+    "so does the order": (ORDERED, OFF, 1, UNLED, Reason.ORDERED),
+}
+
+
+@pytest.mark.parametrize(("workload", "policy", "slot", "around", "reason"), MODES.values(), ids=MODES.keys())
+def test_a_class_is_required_only_where_somebody_would_let_it_fall_back(
+    workload: Workload, policy: Policy, slot: int, around: Surroundings, reason: Reason
+) -> None:
+    """Whoever is soft prefers the class of its slot with weight 100, and keeps slot, class and deletion cost."""
+    decision = decide("id", slot, revision(workload, policy=policy), (), around)
+    placed = policy.slots.class_of(slot)
+    assert (decision.reason, decision.placed, decision.slot) == (reason, placed, slot)
+    assert decision.soft == (reason is not Reason.SLOT) == (decision.injection.required == ())
+    terms = Configuration().classes.terms(placed)
+    assert decision.injection.preferred == (tuple(Preference(100, term) for term in terms) if decision.soft else ())
+
+
+TOLD = {
+    "off": (OFF, ANYWHERE, "; preferred, not required: rebalance is off"),
+    "plan-only": (PLAN_ONLY, ANYWHERE, "; preferred, not required: rebalance is plan-only"),
+    "nobody leads": (Policy(), UNLED, "; preferred, not required: no rebalancer leads"),
+}
+
+
+@pytest.mark.parametrize(("policy", "around", "told"), TOLD.values(), ids=TOLD.keys())
+def test_the_explanation_says_why_a_class_is_not_required(policy: Policy, around: Surroundings, told: str) -> None:
+    """On the pod itself, where people look."""
+    explanation = decide("id", 1, revision(policy=policy), (), around).explanation
+    assert explanation == f"slot 1 is spot ({policy.explain()}){told}"
+
+
+@pytest.mark.parametrize("policy", [OFF, PLAN_ONLY, Policy()], ids=["off", "plan-only", "nobody leads"])
+def test_who_is_soft_without_an_outage_is_no_overflow(policy: Policy) -> None:
+    """Most of them run on spot as they should, and must not be preempted by any stranger."""
+    of = revision(policy=replace(policy, min_available=Amount(1)))
+    assert all(decide("id", slot, of, (), UNLED).injection.priority_class == "" for slot in range(10))
+    out = replace(UNLED, out=frozenset({Class.SPOT}))
+    assert decide("id", 9, of, (), out).injection.priority_class == OVERFLOW
+
+
+# --- taints that the scheduler would rather avoid --------------------------------------------------------------------
+
+
+def shy(key: str, value: str = "", effect: str = "PreferNoSchedule") -> Node:
+    return Node("n", taints=(NodeTaint(key, value, effect),))
+
+
+def tolerated(key: str, **value: str) -> dict[str, str]:
+    return {"key": key, "operator": "Equal" if value else "Exists", **value, "effect": "PreferNoSchedule"}
+
+
+SHUNNED: dict[str, tuple[list[Node], list[Node], list[dict[str, str]]]] = {
+    "nobody": ([Node("n")], [Node("n")], []),
+    "spot nodes": ([shy("x", "1")], [Node("n")], [tolerated("x")]),
+    "some of the spot nodes": ([Node("n"), shy("x")], [Node("n")], [tolerated("x")]),
+    "spot nodes, each for a reason of its own": ([shy("x", "1"), shy("x", "2")], [], [tolerated("x")]),
+    "the nodes of both classes": ([shy("x")], [shy("x")], []),
+    "the nodes of both classes, for different reasons": (
+        [shy("x", "spot"), shy("x", "old")],
+        [shy("x", "dear"), shy("x", "old")],
+        [tolerated("x", value="spot")],
+    ),
+    "spot nodes, by the same key without a value": (
+        [shy("x")],
+        [shy("x", "dear")],
+        [{"key": "x", "operator": "Equal", "effect": "PreferNoSchedule"}],
+    ),
+    "on-demand nodes": ([Node("n")], [shy("x")], []),
+    "those that it must not go to": ([shy("x", effect="NoSchedule"), shy("y", effect="NoExecute")], [], []),
+    "those that are about to go": ([shy("leaving"), shy(names.DELETION_CANDIDATE, "1700000000")], [], []),
+    "spot nodes by more than a pod can tolerate": (
+        [shy(f"x{number:02}") for number in range(MOST_SHUNNED + 1)],
+        [],
+        [tolerated(f"x{number:02}") for number in range(MOST_SHUNNED)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("spot", "on_demand", "expected"), SHUNNED.values(), ids=SHUNNED.keys())
+def test_soft_pods_tolerate_what_would_send_them_to_the_other_class(
+    spot: list[Node], on_demand: list[Node], expected: list[dict[str, str]]
+) -> None:
+    """One untolerated PreferNoSchedule counts for more than any preference. The same the other way round."""
+    there = shunned_by_class({Class.SPOT: spot, Class.ON_DEMAND: on_demand}, ("leaving",))
+    assert list(there[Class.SPOT]) == expected
+    back = shunned_by_class({Class.SPOT: on_demand, Class.ON_DEMAND: spot}, ("leaving",))
+    assert list(back[Class.ON_DEMAND]) == expected
+
+
+def test_only_soft_pods_need_such_tolerations() -> None:
+    """Who requires a class goes there anyway, and rather to nodes that nobody shuns."""
+    shunned = {Class.SPOT: (tolerated("s"),), Class.ON_DEMAND: (tolerated("o"),)}
+    spot = Configuration().classes.tolerations
+    led, unled = replace(ANYWHERE, shunned=shunned), replace(UNLED, shunned=shunned)
+    given = [
+        decide("id", slot, revision(), (), around).injection.tolerations for around in (led, unled) for slot in (0, 1)
+    ]
+    assert given == [(), spot, (*spot, tolerated("o")), (*spot, tolerated("s"))]
 
 
 NODES = {"spot-1": Class.SPOT, "demand-1": Class.ON_DEMAND}

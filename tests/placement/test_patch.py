@@ -145,8 +145,13 @@ def decisions(draw: st.DrawFn, raw_pod: Raw) -> Decision:
         draw(st.sampled_from([(), (Pool("a", "m"), Pool("b", "m"))])),
         (names.OVERFLOW_PRIORITY,),
         frozenset(draw(st.sets(st.sampled_from(list(Class))))),
+        frozenset(draw(st.sets(st.sampled_from(list(Class))))),
+        draw(
+            st.sampled_from([{}, {Class.SPOT: ({"key": "shy", "operator": "Exists", "effect": "PreferNoSchedule"},)}])
+        ),
     )
-    revision = Revision("rs", workload, Policy(spread=spread), 10, selector, template)
+    policy = Policy(spread=spread, rebalance=draw(st.sampled_from(["auto", "plan-only", "off"])))
+    revision = Revision("rs", workload, policy, 10, selector, template)
     return decide("id", draw(st.sampled_from([0, 1, 4, 9])), revision, own_terms(raw_pod["spec"]), around)
 
 

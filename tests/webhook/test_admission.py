@@ -417,6 +417,65 @@ def test_an_ordered_stateful_sets_spot_ordinals_are_soft(world: World) -> None:
     assert reasons == [Reason.SLOT, Reason.ORDERED]
 
 
+# --- without a rebalancer --------------------------------------------------------------------------------------------
+
+
+def reasons(world: World, **spec: Any) -> list[Reason]:
+    """Of an on-demand and a spot ordinal of a StatefulSet, which count nothing."""
+    return [world.place(raw_pod(STATEFUL_SET, f"db-{ordinal}", spec=spec)).reason for ordinal in (0, 1)]
+
+
+def test_without_a_leader_for_a_minute_nothing_is_required(world: World) -> None:
+    """From the next pod on, and until somebody leads again: what was worked out before does not count."""
+    seen = []
+    for world.unled_seconds in (59.9, 60.0, 1000.0, 0.5):
+        seen.append(reasons(world))
+    required, preferred = [Reason.SLOT] * 2, [Reason.NO_LEADER] * 2
+    assert seen == [required, preferred, preferred, required]
+
+
+def test_a_class_that_has_no_node_is_not_required_once_the_leader_is_late(world: World) -> None:
+    """If the leader has died nobody would free the pod, and there is no place for it."""
+    world.stores.nodes.remove(Key("", "spot-1"))
+    seen = []
+    for world.unled_seconds in (14.9, 15.0):
+        seen.append(reasons(world))
+    assert seen == [[Reason.SLOT, Reason.SLOT], [Reason.SLOT, Reason.NO_LEADER]]
+    world.put(node("a", "zone-a"))
+    assert reasons(world) == [Reason.SLOT, Reason.SLOT]
+    elsewhere = [{"matchExpressions": [{"key": names.ZONE, "operator": "In", "values": ["zone-b"]}]}]
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": elsewhere}}
+    assert reasons(world, affinity={"nodeAffinity": terms}) == [Reason.NO_LEADER] * 2
+
+
+def test_a_mode_counts_from_the_next_pod_on(world: World) -> None:
+    """Of the workload, or of its namespace."""
+    world.put(Namespace("shop", OPTED_IN, {names.REBALANCE: "plan-only"}))
+    assert reasons(world) == [Reason.PLAN_ONLY] * 2
+    world.put(replace(DB, annotations={names.REBALANCE: "off"}))
+    assert reasons(world) == [Reason.REBALANCE_OFF] * 2
+    world.put(replace(DB, annotations={names.REBALANCE: "auto"}))
+    assert reasons(world) == [Reason.SLOT, Reason.SLOT]
+
+
+def test_soft_pods_tolerate_what_live_nodes_of_their_class_carry(world: World) -> None:
+    """Of effect PreferNoSchedule. What leaves is not looked at, and what both classes carry is not tolerated."""
+    shy = NodeTaint("shy", "yes", "PreferNoSchedule")
+    both = NodeTaint("both", "", "PreferNoSchedule")
+    world.put(node("a", "zone-a", taints=(shy, both)), Node("demand-1", taints=(both,)))
+    world.put(node("b", "zone-b", ready=False, taints=(NodeTaint("gone", "", "PreferNoSchedule"),)))
+    world.unled_seconds = 60.0
+    own = {"tolerations": [{"key": "mine", "operator": "Exists"}]}
+    once = world.create(raw_pod(STATEFUL_SET, "db-1", spec=own))
+    assert once["spec"]["tolerations"] == [
+        {"key": "mine", "operator": "Exists"},
+        {"key": names.CAPACITY, "operator": "Equal", "value": "spot"},
+        {"key": "shy", "operator": "Exists", "effect": "PreferNoSchedule"},
+    ]
+    again = {**once, "metadata": {**once["metadata"], "annotations": {}}}
+    assert world.create(again)["spec"] == once["spec"]
+
+
 AUTO = replace(
     WEB,
     annotations={names.SPOT_RATIO: "auto", names.PREFIX + "availability-target": "99.99%"},

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from kube.owners import look_up
 from placement import names
 from placement.model import Key, Namespace, Owner, ReplicaSet, Workload
 from placement.outage import Outages
+from tests.kube.scripted import scripted_api
 from tests.webhook.clockwork import playing
 from tests.webhook.test_admission import DB, WEB, WEB_ABC
 from tests.webhook.world import OPTED_IN, REPLICA_SET, STATEFUL_SET, World, patched, raw_pod, review
@@ -80,6 +82,24 @@ def test_a_content_type_with_a_charset_is_json() -> None:
     """What is behind the semicolon does not matter."""
     answer = webhook().client.post("/mutate", data=review(raw_pod()), content_type=f"{JSON}; charset=utf-8")
     assert answer.status_code == 200
+
+
+FORGED = {
+    "the owner's name": raw_pod(Owner("ReplicaSet", "../../../../api/v1/pods?watch=true", "u")),
+    "the namespace": raw_pod(Owner("ReplicaSet", "web-new", "u")),
+}
+
+
+@pytest.mark.parametrize("pod", FORGED.values(), ids=FORGED.keys())
+def test_a_forged_review_reads_nothing_with_our_rights(pod: dict[str, Any]) -> None:
+    """The pod is allowed unchanged, as with any unknown owner, and nothing is asked of the API server."""
+    with scripted_api() as (script, api):
+        hook = webhook(look_up=lambda owner, namespace: look_up(api, owner, namespace))
+        namespace = "shop" if pod is FORGED["the owner's name"] else "shop/secrets/x?"
+        body = asyncio.run(hook.door.answer_patiently(review(pod, namespace=namespace)))
+        assert script.asked.empty()
+    assert patched(pod, body) == pod
+    assert decisions(hook.metrics, "none", "unknown-owner") == 1
 
 
 REFUSED: dict[str, tuple[dict[str, Any], int]] = {

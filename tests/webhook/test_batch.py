@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from placement import names
 from placement.decide import Revision
-from placement.model import Class, Kind, Namespace, Node, PriorityClass, Workload
+from placement.model import Class, Key, Kind, Namespace, Node, NodeTaint, PriorityClass, Workload
 from placement.outage import Outage, Outages, Shape
 from placement.patch import patch
 from placement.policy import Policy
@@ -43,11 +43,23 @@ CHANGES: dict[str, Callable[[World], None]] = {
     "spot is out for large pods": lambda world: note(world, Outage(Class.SPOT, 2000.0, shape=Shape(4000))),
     "on-demand is out": lambda world: note(world, Outage(Class.ON_DEMAND, 2000.0)),
     "nothing is out": lambda world: note(world),
+    "nobody leads": lambda world: lead(world, 60.0),
+    "the leader is late": lambda world: lead(world, 15.0),
+    "somebody leads": lambda world: lead(world, 1.0),
+    "nothing is moved": lambda world: world.put(replace(WEB, annotations={names.REBALANCE: "off"})),
+    "no spot node is left": lambda world: world.stores.nodes.remove(Key("", "spot-1")),
+    "a spot node to be avoided": lambda world: world.put(
+        Node("spot-1", {names.CAPACITY: "spot"}, (NodeTaint("x", "", "PreferNoSchedule"),))
+    ),
 }
 
 
 def note(world: World, *outages: Outage) -> None:
     world.outages = Outages(world.outages.version + 1, outages)
+
+
+def lead(world: World, unled_seconds: float) -> None:
+    world.unled_seconds = unled_seconds
 
 
 def owned(raw_pod: Raw, slot: int | None) -> Raw:

@@ -34,12 +34,14 @@ class World:
         self.is_synced = True
         self.outages = Outages()
         self.rates = Rates()
+        self.unled_seconds = 0.0
         self.looked_up: list[Owner] = []
         self.known_to_the_api: dict[str, ReplicaSet | Workload] = {}
         hooks: dict[str, Callable[..., Any]] = {
             "is_synced": lambda: self.is_synced,
             "outages": lambda: self.outages,
             "rates": lambda: self.rates,
+            "unled_seconds": lambda: self.unled_seconds,
             "now": lambda: 1000.0,
             "look_up": self._look_up,
         }
