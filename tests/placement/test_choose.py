@@ -332,6 +332,18 @@ def test_where_moves_are_off_a_stuck_pod_is_created_again_once_its_time_is_over(
     assert f"rebalance: {mode}" in action.text
 
 
+def test_where_moves_are_off_a_pod_that_waits_for_on_demand_needs_an_outage() -> None:
+    """The webhook still requires on-demand, since the floor rests on it."""
+    terms = ground().configuration.classes.terms(ON_DEMAND)
+    told: dict[str, Any] = {"unschedulable": "no room", "required_terms": terms, "changed": NOW - 121}
+    web = group([pod("x", 0, **told), pod("y", 1, "s")], annotations={names.REBALANCE: "plan-only"})
+    full: dict[str, Any] = {"used": lambda name: {"cpu": 64_000} if name == "o" else {}}
+    (outage,) = planned(web, **full).outages
+    assert (outage.of, outage.namespace) == (ON_DEMAND, "shop")
+    out = noted(Outages(), outage, NOW - 5)
+    assert [action.how for action in planned(web, outages=out, **full).actions] == [How.REPLACE]
+
+
 def test_while_moves_are_paused_outages_are_noted_and_stuck_pods_created_again() -> None:
     made = planned(stuck(NOW - 61), ten(), is_paused=True)
     assert [each.namespace for each in made.outages] == ["shop"]
