@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from placement import names
 from placement.backoff import doubled
-from placement.decide import preferred_pool
-from placement.model import Class, Pod, Pool
+from placement.model import Class, Pod
 from placement.outage import Shape
 from placement.plan.actions import EVENING, Action, Blocked, How, Why
+from placement.plan.crowd import classes_of_slots, crowded
 from placement.plan.group import (
     Cohort,
     Ground,
@@ -34,7 +34,6 @@ from placement.plan.group import (
     undone,
 )
 from placement.plan.note import ADOPTED, LEAVES_FIRST, notes_of, slots_for
-from placement.plan.reslot import MOST_SLOTS, crowds_of
 from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
@@ -349,7 +348,7 @@ def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
     """Pods on another class than their slot's."""
     slots = found.group.policy.slots
     short = found.lasting.on_demand < min(found.wanted.on_demand, slots.floor)
-    classes = _classes_of_slots(found)
+    classes = classes_of_slots(found.group, found.members)
     for member in found.members:
         if member.site is None or member.slot is None or classes[member.slot] is member.site.of:
             continue
@@ -365,52 +364,12 @@ def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
 
 
 def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, Class]]:
-    """Spot pods above the headroom in one pool, where another pool has two fewer: as many as even the two out.
-
-    Where there are too few pools to keep each within the headroom, half above the even share is let be: nothing makes
-    such a workload survive the loss of a pool, and only what is far from even is worth a move. A replacement prefers
-    the pool of its slot, so those go whose slot prefers another pool; no other move would help. While moves are under
-    way or pods wait for a node, nobody knows yet how full the pools will be.
-    """
+    """Spot pods that are too many in one pool."""
     group = found.group
-    headroom = max(1, found.lasting.spot + found.lasting.on_demand - group.needed)
-    if found.lasting.spot <= headroom:
-        return  # so does every pool
-    if any(cohort.released for cohort in group.cohorts) or any(not member.pod.node for member in found.members):
-        return
-    classes = _classes_of_slots(found)
-    crowds = crowds_of([each for each in found.members if each.of is classes[each.slot or 0]])
-    for pool in ground.spot_pools:
-        crowds.setdefault(pool, 0)
-    if len(crowds) < 2:
-        return
-    even, most = -(-crowds.total() // len(crowds)), max(crowds.values())
-    limit = headroom if even <= headroom else even + max(1, even // 2)
-    too_many = min(most - limit, (most - min(crowds.values())) // 2)
-    if too_many < 1:
-        return
-    pool = max((each for each, count in crowds.items() if count == most), key=str)
     why = Why.BALANCE if group.availability.is_assumed else Why.EXPOSED
-    strays = [member for member in found.members if _is_stray(member, pool, group, ground)]
-    for member in strays[:too_many]:
+    for member in crowded(group, found.members, found.lasting, ground):
         if why is Why.EXPOSED or not _cannot_release(group, member):  # nobody is evicted for what is only advice
             yield member, why, Class.SPOT
-
-
-def _classes_of_slots(found: Assessment) -> Sequence[Class] | Mapping[int, Class]:
-    slots, held = found.group.policy.slots, [member.slot or 0 for member in found.members]
-    highest = max(held, default=0)
-    if highest < MOST_SLOTS:
-        return slots.classes(highest + 1)
-    return {slot: slots.class_of(slot) for slot in held}  # ordinals may begin anywhere
-
-
-def _is_stray(member: Member, pool: Pool, group: Group, ground: Ground) -> bool:
-    """It is in this pool, and its slot prefers another."""
-    if not member.serves or member.site is None or member.site.of is not Class.SPOT or member.slot is None:
-        return False
-    preferred = preferred_pool(member.slot, group.policy.slots, group.workload, ground.spot_pools)
-    return member.site.pool == pool and preferred != pool
 
 
 # --- what is in the way ----------------------------------------------------------------------------------------------
