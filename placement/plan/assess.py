@@ -34,6 +34,7 @@ from placement.plan.group import (
     undone,
 )
 from placement.plan.note import ADOPTED, LEAVES_FIRST, notes_of, slots_for
+from placement.policy import surge
 from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
@@ -403,9 +404,10 @@ def _standing(found: Assessment, now: float) -> dict[bool, Blocked]:
 
 
 def _cannot_release(group: Group, member: Member) -> bool:
-    """Where a second pod beside the old one cannot be, or its owner would not let go of it."""
-    needs = member.pod.needs
-    return group.is_stateful or group.workload.rollout.recreate or needs.has_claims or bool(needs.host_ports)
+    """Where a second pod beside the old one cannot be or must not be, or its owner would not let go of it."""
+    workload, needs = group.workload, member.pod.needs
+    is_alone = group.is_stateful or workload.rollout.recreate or not surge(workload.rollout, workload.replicas)
+    return is_alone or needs.has_claims or bool(needs.host_ports)
 
 
 def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Ground, now: float) -> Blocked | None:
