@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from placement import names
 from placement.backoff import doubled
+from placement.configuration import Configuration
 from placement.model import Class, Pod
 from placement.outage import Shape
 from placement.plan.actions import EVENING, Action, Blocked, How, Why
@@ -111,7 +112,7 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
     for cohort in group.cohorts:
         own = members_of(cohort, group, sites, classes)
         if cohort.released:
-            sweeps += _sweeps(group, cohort, own, sites, now)
+            sweeps += _sweeps(group, cohort, own, ground, now)
         stuck += _stuck(group, cohort, own, sites, now)
         given = slots_for(group, cohort, own)
         notes += notes_of(group, cohort, own, given, configuration)
@@ -130,7 +131,7 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         sweeps=tuple(sweeps),
         stuck=tuple(stuck),
         lost=tuple(_lost(group, sites)),
-        under_way=_under_way(group),
+        under_way=_under_way(group, configuration),
         is_written=all(member.written == member.slot for member in members),
     )
     wishes = tuple(_wishes(found, ground, now))
@@ -159,16 +160,17 @@ def _in_slot(member: Member, slot: int) -> Member:
     return member if member.slot == slot else member._replace(slot=slot)
 
 
-def _under_way(group: Group) -> int:
+def _under_way(group: Group, configuration: Configuration) -> int:
     """Also what others evict; not what waits for the drainer, since nobody knows whether there is one."""
     going = sum(pod.terminating for cohort in group.cohorts for pod in cohort.pods)
-    return going + sum(asks_to_be_kept(pod) is None for cohort in group.cohorts for pod in cohort.released)
+    released_pods = (pod for cohort in group.cohorts for pod in cohort.released)
+    return going + sum(asks_to_be_kept(pod, configuration) is None for pod in released_pods)
 
 
 # --- moves that are under way ----------------------------------------------------------------------------------------
 
 
-def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, now: float) -> Iterator[Action]:
+def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground, now: float) -> Iterator[Action]:
     """Finishes a move whose replacement serves; undoes one that takes too long or that nobody wants any more.
 
     Replacements are known by their slot. Slots can be doubled, so pods are counted too: of 10 replicas with 2 released
@@ -179,7 +181,7 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
     surplus = sum(member.serves for member in own) - cohort.replicas
     proven = surplus + len(going)
     for pod in going:
-        state, replacement, site = released(pod), by_slot.get(former_slot(pod)), sites.get(pod.node)
+        state, replacement, site = released(pod), by_slot.get(former_slot(pod)), ground.sites.get(pod.node)
         leaves = site is None or site.is_leaving
         over_for = now - (state.until if state is not None else 0.0)
         origin = site.of if site is not None else None
@@ -189,7 +191,7 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
             text = "no longer wanted"  # scaled down: it is one too many, as long as all others serve
             rests_on = tuple(member.pod for member in own if member.serves) if cohort.replicas else ()
             yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, text=text, rests_on=rests_on)
-        elif asks_to_be_kept(pod) is not None:
+        elif asks_to_be_kept(pod, ground.configuration) is not None:
             if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
                 yield from _undo(group, cohort, pod, state, replacement, None)
         elif _is_replaced(replacement, site, group):
@@ -417,7 +419,7 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
         return None
     if to not in classes.allowed(own_terms(pod, classes)):
         return Blocked.OWN_TERMS
-    kept = asks_to_be_kept(pod)
+    kept = asks_to_be_kept(pod, ground.configuration)
     if kept is not None:
         return kept
     if found.group.would_change_revision(pod):
@@ -437,16 +439,15 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
     return None
 
 
-def asks_to_be_kept(pod: Pod) -> Blocked | None:
-    """By its annotations, or because what it has stored goes with it.
+def asks_to_be_kept(pod: Pod, configuration: Configuration) -> Blocked | None:
+    """By its annotations; or by what it has stored, which goes with it, where the configuration says `keep`.
 
     From a leaving node it is released all the same, so that its replacement is up; but we do not evict it.
     """
     if pod.annotations.get(names.SAFE_TO_EVICT) == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true":
         return Blocked.KEPT
-    if pod.needs.has_local_storage and pod.annotations.get(names.SAFE_TO_EVICT) != "true":
-        return Blocked.LOCAL_STORAGE
-    return None
+    is_kept = configuration.keeps_local_storage and pod.needs.has_local_storage
+    return Blocked.LOCAL_STORAGE if is_kept and pod.annotations.get(names.SAFE_TO_EVICT) != "true" else None
 
 
 def _is_too_soon(before: Moved, group: Group, to: Class, cool_down_seconds: float, now: float) -> bool:

@@ -159,7 +159,7 @@ class _Chooser:
         self._in_all += each.under_way
         for cohort in each.group.cohorts:
             for pod in cohort.released:
-                if asks_to_be_kept(pod) is not None:
+                if asks_to_be_kept(pod, self._scene.ground.configuration) is not None:
                     continue  # its end is the drainer's, whenever that comes
                 self._probes[target(each.group, former_slot(pod), pod, self._scene.ground)] += 1
                 self._per_node[pod.node] += 1

@@ -84,7 +84,6 @@ def test_moves_of_the_last_minute_and_moves_under_way_count() -> None:
         ({"annotations": {names.SAFE_TO_EVICT: "false"}}, Blocked.KEPT),
         ({"annotations": {names.DO_NOT_DISRUPT: "true"}}, Blocked.KEPT),
         ({"annotations": {names.UNDONE: Undone(1, NOW + 60).text()}}, Blocked.BREAKER),
-        ({"needs": replace(NEEDS, has_local_storage=True)}, Blocked.LOCAL_STORAGE),
         ({"needs": replace(NEEDS, node_selector={names.CAPACITY: "on-demand"})}, Blocked.OWN_TERMS),
         ({"annotations": {names.MOVED: Moved("spot", "7of10min1", NOW - 60).text()}}, Blocked.COOL_DOWN),
     ],
