@@ -326,12 +326,13 @@ _READ = [field.encode_name for field in msgspec.structs.fields(Written)][1:]  # 
 
 
 def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None]:
-    """Whether the pod is ready, the scheduler's sentence if it is not placed, and since when it is not."""
+    """Whether the pod is ready, the scheduler's sentence if it is not placed, and since when it is so."""
     ready, unschedulable, changed = False, "", None
     for condition in conditions or ():
         kind = condition.type
         if kind == "Ready":
-            ready = condition.status == "True"
+            if condition.status == "True":
+                ready, changed = True, condition.last_transition_time
         elif kind == "PodScheduled" and condition.status == "False":
             unschedulable = intern(condition.message or condition.reason or "not scheduled")
             changed = condition.last_transition_time
@@ -383,6 +384,7 @@ def _workload(kind: Kind, wire: WorkloadObject, rollout: Callable[[WorkloadSpec]
         first_ordinal=(spec.ordinals.start if spec.ordinals is not None else None) or 0,
         settled=(status.observed_generation or 0) == (meta.generation or 0),
         revision=intern(status.update_revision or ""),
+        min_ready_seconds=spec.min_ready_seconds or 0,
     )
 
 

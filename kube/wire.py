@@ -279,6 +279,7 @@ class WorkloadSpec(Wire):
     pod_management_policy: str | None = None
     ordinals: Ordinals | None = None
     paused: bool | None = None
+    min_ready_seconds: int | None = None
 
 
 class WorkloadStatus(Wire):

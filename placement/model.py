@@ -203,7 +203,7 @@ class Pod:
     required_terms: tuple[NodeTerm, ...] = ()  # of its own required node affinity
     needs: Needs = NO_NEEDS
     created: float = 0.0
-    changed: float = 0.0  # when it was found unschedulable
+    changed: float = 0.0  # when it became ready; of one that is not, when it was found unschedulable
     decision: str = ""  # the annotation: `<UID of its owner>/<id>`
 
     @property
@@ -341,6 +341,7 @@ class Workload:
     first_ordinal: int = 0
     settled: bool = True  # its controller has acted on the latest spec
     revision: str = ""  # StatefulSet: the revision that its pods are to have, by its status
+    min_ready_seconds: int = 0  # a pod that has been ready for less does not serve yet
 
     @property
     def key(self) -> Key:

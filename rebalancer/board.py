@@ -373,7 +373,7 @@ class Board:
             if state is not None:
                 yield put_back(pod, state, "its workload is to have no pods, or has opted out")
         elif found is not None:
-            serving = tuple(member.pod for member in found.members if member.serves)
+            serving = tuple(member.pod for member in found.members if member.is_available)
             if len(serving) >= workload.replicas:
                 text = "its ReplicaSet is gone"
                 yield Action(How.FINISH, Why.OVER, workload, pod, text=text, rests_on=serving)

@@ -80,9 +80,14 @@ class Sight:
         return namespace is not None and namespace.is_opted_in
 
     def _still_serves(self, planned: Pod) -> bool:
-        """The very pod, where it was, on a node that stays. Annotations may have changed: we write some ourselves."""
+        """The very pod, where it was, ready since when it was, on a node that stays.
+
+        Annotations may have changed: we write some ourselves.
+        """
         pod, node = self.pod(planned.key), self.node(Key("", planned.node))
-        if pod is None or node is None or (pod.uid, pod.node) != (planned.uid, planned.node):
+        if pod is None or node is None:
+            return False
+        if (pod.uid, pod.node, pod.changed) != (planned.uid, planned.node, planned.changed):
             return False
         return pod.ready and pod.is_live and node.ready and not node.is_leaving(self.leaving_taints)
 

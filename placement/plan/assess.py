@@ -98,7 +98,13 @@ class Assessment:
     @property
     def is_restless(self) -> bool:
         """Time alone may change the answer."""
-        return bool(self.notes or self.sweeps or self.wishes or self.stuck or self.lost or self.under_way)
+        changing = self.notes or self.sweeps or self.wishes or self.stuck or self.lost or self.under_way
+        return bool(changing) or self._has_new
+
+    @property
+    def _has_new(self) -> bool:
+        """Most workloads know no minReadySeconds, and their pods are not looked through."""
+        return self.group.workload.min_ready_seconds > 0 and any(member.is_new for member in self.members)
 
 
 def assess(group: Group, ground: Ground, now: float) -> Assessment:
@@ -110,7 +116,7 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
     sweeps: list[Action] = []
     stuck: list[Stuck] = []
     for cohort in group.cohorts:
-        own = members_of(cohort, group, sites, classes)
+        own = members_of(cohort, group, sites, classes, now)
         if cohort.released:
             sweeps += _sweeps(group, cohort, own, ground, now)
         stuck += _stuck(group, cohort, own, sites, now)
@@ -174,11 +180,12 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground,
     """Finishes a move whose replacement serves; undoes one that takes too long or that nobody wants any more.
 
     Replacements are known by their slot. Slots can be doubled, so pods are counted too: of 10 replicas with 2 released
-    8 are older, and 9 that serve mean that one replacement does.
+    8 are older, and 9 that serve mean that one replacement does. One that is ready serves after `minReadySeconds`.
     """
-    by_slot = {member.slot: member for member in sorted(own, key=lambda member: (member.serves, member.pod.created))}
+    order = sorted(own, key=lambda member: (member.is_available, member.pod.created))
+    by_slot = {member.slot: member for member in order}
     going = sorted((pod for pod in cohort.released if not pod.terminating), key=lambda pod: pod.uid)
-    surplus = sum(member.serves for member in own) - cohort.replicas
+    surplus = sum(member.is_available for member in own) - cohort.replicas
     proven = surplus + len(going)
     for pod in going:
         state, replacement, site = released(pod), by_slot.get(former_slot(pod)), ground.sites.get(pod.node)
@@ -189,7 +196,7 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground,
             yield from _undo(group, cohort, pod, state, None, now)  # its ReplicaSet wants none, and deletes it
         elif not cohort.replicas or (surplus >= 0 and replacement is None):
             text = "no longer wanted"  # scaled down: it is one too many, as long as all others serve
-            rests_on = tuple(member.pod for member in own if member.serves) if cohort.replicas else ()
+            rests_on = tuple(member.pod for member in own if member.is_available) if cohort.replicas else ()
             yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, text=text, rests_on=rests_on)
         elif asks_to_be_kept(pod, ground.configuration) is not None:
             if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
@@ -202,7 +209,7 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground,
                 yield from _finish(group, pod, replacement, origin, now, at_once=leaves)
             elif over_for >= 0 and not leaves:
                 yield from _undo(group, cohort, pod, state, replacement, now)
-        elif (over_for >= 0 or (replacement is not None and replacement.serves)) and not leaves:
+        elif (over_for >= 0 or (replacement is not None and replacement.is_available)) and not leaves:
             yield from _undo(group, cohort, pod, state, replacement, now)
 
 
@@ -212,7 +219,7 @@ def _is_replaced(replacement: Member | None, site: Site | None, group: Group) ->
     If the old node stays, that is: from one that leaves any place will do. Of two pools a and b of spot and a slot of
     on-demand, a pod that came out in b instead of a has gained nothing, and would go on to a the next time.
     """
-    if replacement is None or not replacement.serves or replacement.site is None:
+    if replacement is None or not replacement.is_available or replacement.site is None:
         return False
     if site is None or site.is_leaving:
         return True
@@ -226,7 +233,7 @@ def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Cl
     if origin is not Class.ON_DEMAND:
         return True
     slots = group.policy.slots
-    on_demand = sum(member.serves and member.of is Class.ON_DEMAND for member in own)
+    on_demand = sum(member.is_available and member.of is Class.ON_DEMAND for member in own)
     return on_demand >= min(slots.floor, slots.mix(cohort.replicas).on_demand)
 
 
@@ -285,7 +292,7 @@ def _failure(replacement: Member | None) -> tuple[float, str]:
 
     Without a webhook a replacement comes out anywhere. That says nothing about the class, and may be over soon.
     """
-    if replacement is None or not replacement.serves:
+    if replacement is None or not replacement.is_available:
         return UNDONE_SECONDS, "the replacement did not become ready in time"
     if (replacement.pod.decision_id or ADOPTED).startswith(ADOPTED):
         return MISSED_SECONDS, "admission missed the replacement"

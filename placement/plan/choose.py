@@ -263,7 +263,7 @@ class _Chooser:
             rests_on = tuple(each.pod for each in self._members[workload.uid] if each.pod.uid != pod.uid)
             text = f"to {wish.to}"
             return Action(How.EVICT, wish.why, workload, pod, origin, wish.to, text=text, rests_on=rests_on)
-        until = self._scene.now + self._moves.timeout.total_seconds()
+        until = self._scene.now + self._moves.timeout.total_seconds() + workload.min_ready_seconds
         template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
         return Action(
             How.RELEASE,
@@ -348,7 +348,7 @@ class _Chooser:
     def _no_eviction(self, wish: Wish, siblings: Sequence[Member], budgets: Sequence[Budget]) -> Blocked | None:
         """One at a time, while all others serve, and where as many as must are left on either class."""
         group, pod, now = wish.group, wish.member.pod, self._scene.now
-        serving = [member for member in siblings if member.serves]
+        serving = [member for member in siblings if member.is_available]
         if len(serving) < len(siblings) or self._per_workload[group.workload.uid]:
             return Blocked.UNSETTLED
         if self._is_too_soon(wish, now):
