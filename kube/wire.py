@@ -164,6 +164,7 @@ class PodSpecInFull(PodSpec):
     topology_spread_constraints: Raw = Raw()
     host_network: bool | None = None
     priority: int | None = None
+    priority_class_name: str | None = None
     termination_grace_period_seconds: int | None = None
 
 

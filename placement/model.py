@@ -177,6 +177,7 @@ class Needs:
     host_ports: tuple[int, ...] = ()
     priority: int = 0
     grace_seconds: int = 30
+    priority_class: str = ""
 
 
 NO_NEEDS = Needs()

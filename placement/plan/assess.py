@@ -35,6 +35,7 @@ from placement.plan.group import (
     undone,
 )
 from placement.plan.note import ADOPTED, LEAVES_FIRST, notes_of, slots_for
+from placement.plan.overflow import is_overflow
 from placement.policy import surge
 from placement.slots import Mix
 
@@ -62,6 +63,7 @@ class Wish:
     def explain(self) -> str:
         """`web-4 should be on on-demand (wrong-class): a rollout is under way`."""
         where = "in another pool" if self.why in EVENING else f"on {self.to}"
+        where = "at its own priority" if self.why is Why.OVERFLOW else where
         return f"{self.member.pod.name} should be {where} ({self.why}): {self.blocked}"
 
 
@@ -201,7 +203,7 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground,
         elif asks_to_be_kept(pod, ground.configuration) is not None:
             if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
                 yield from _undo(group, cohort, pod, state, replacement, None)
-        elif _is_replaced(replacement, site, group):
+        elif _is_replaced(pod, replacement, site, group, ground.configuration):
             assert replacement is not None
             is_in_time = leaves or over_for < OVERDUE_SECONDS
             if not pod.ready or (proven > 0 and is_in_time and _keeps_floor(group, cohort, own, origin)):
@@ -213,11 +215,14 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground,
             yield from _undo(group, cohort, pod, state, replacement, now)
 
 
-def _is_replaced(replacement: Member | None, site: Site | None, group: Group) -> bool:
+def _is_replaced(
+    pod: Pod, replacement: Member | None, site: Site | None, group: Group, configuration: Configuration
+) -> bool:
     """The replacement serves where it should: on the class of its slot, and not where the old pod was.
 
     If the old node stays, that is: from one that leaves any place will do. Of two pools a and b of spot and a slot of
-    on-demand, a pod that came out in b instead of a has gained nothing, and would go on to a the next time.
+    on-demand, a pod that came out in b instead of a has gained nothing, and would go on to a the next time. One that
+    is no overflow any more has gained that, wherever it is.
     """
     if replacement is None or not replacement.is_available or replacement.site is None:
         return False
@@ -225,6 +230,8 @@ def _is_replaced(replacement: Member | None, site: Site | None, group: Group) ->
         return True
     if replacement.site.of is not group.policy.slots.class_of(replacement.slot or 0):
         return False
+    if is_overflow(pod, group, configuration) and not is_overflow(replacement.pod, group, configuration):
+        return True
     return (replacement.site.of, replacement.site.pool) != (site.of, site.pool)
 
 
@@ -331,7 +338,7 @@ def _instead(group: Group, cohort: Cohort, newcomer: Member, sites: Sites, now: 
 
 def _wishes(found: Assessment, ground: Ground, now: float) -> Iterator[Wish]:
     group = found.group
-    wanted = [*_leaving(found), *_misplaced(found), *_crowded(found, ground)]
+    wanted = [*_leaving(found), *_misplaced(found), *_overflowing(found, ground), *_crowded(found, ground)]
     if not wanted:
         return
     standing = _standing(found, now)
@@ -371,6 +378,17 @@ def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
             yield member, Why.RETURN, to
         else:
             yield member, Why.RATIO, to
+
+
+def _overflowing(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, Class]]:
+    """Pods where they belong, at the low priority that an outage gave them. Nothing is evicted for that."""
+    group = found.group
+    soft = (member for member in found.members if names.SOFT in member.pod.annotations)
+    for member in soft:
+        if member.site is None or member.slot is None or not is_overflow(member.pod, group, ground.configuration):
+            continue
+        if group.policy.slots.class_of(member.slot) is member.site.of and not _cannot_release(group, member):
+            yield member, Why.OVERFLOW, member.site.of
 
 
 def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, Class]]:

@@ -11,7 +11,7 @@ from placement.decide import preferred_pool
 from placement.model import Budget, Class, Pod, Pool, Quota
 from placement.outage import LONGEST_SECONDS, Outage, Outages, Shape, limited_to
 from placement.outcome import Outcome
-from placement.plan.actions import EVENING, Action, Blocked, How, Plan, Skipped, Why
+from placement.plan.actions import EVENING, WITHIN, Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, asks_to_be_kept, shape_of
 from placement.plan.group import (
     Evicted,
@@ -339,8 +339,8 @@ class _Chooser:
             return Blocked.BUDGET  # not even with one more could the old pod go
         if self._room.take(pod, wish.to, siblings, self._pool_for(wish)) is not None:
             return None
-        if wish.why in EVENING:
-            return Blocked.NO_PLACE  # it would come out where it was
+        if wish.why in WITHIN:
+            return Blocked.NO_PLACE  # it would come out where it was, or preempt the very pod that it is to replace
         shape = shape_of(pod)
         is_probed = any(of is wish.to and each == shape for of, _, each in self._probes)
         return Blocked.PROBING if is_probed else None

@@ -138,7 +138,12 @@ def _with_decision(needs: Needs, decision: Decision) -> Needs:
         for each in decision.injection.spread
         if each["whenUnsatisfiable"] == "DoNotSchedule"
     )
-    return replace(needs, tolerations=needs.tolerations + added, hard_spread=needs.hard_spread + hard)
+    return replace(
+        needs,
+        tolerations=needs.tolerations + added,
+        hard_spread=needs.hard_spread + hard,
+        priority_class=decision.injection.priority_class or needs.priority_class,
+    )
 
 
 def _surroundings(cluster: Cluster, own_terms: tuple[NodeTerm, ...], needs: Needs) -> Surroundings:
@@ -154,7 +159,7 @@ def _surroundings(cluster: Cluster, own_terms: tuple[NodeTerm, ...], needs: Need
     out = frozenset(each for each in Class if outages.stands(each, zones[each], own_terms, asked, now))
     left = outages.zones_left(Class.SPOT, reachable(zones[Class.SPOT], own_terms), asked, now)
     pools = tuple(pool for pool in pools if pool.zone in left) or pools
-    return Surroundings(configuration, pools, out=out, node_classes=of)
+    return Surroundings(configuration, pools, cluster.priority_classes, out, of)
 
 
 # --- the scheduler ---------------------------------------------------------------------------------------------------

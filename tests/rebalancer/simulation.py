@@ -156,6 +156,7 @@ class Cluster:
         self.makings: dict[str, Making] = {}
         self.feeds: list[Feed] = []
         self.outages = Outages()
+        self.priority_classes: tuple[str, ...] = (names.OVERFLOW_PRIORITY,)
         self.rates = Rates()  # what `auto` goes by
         self.webhook_is_up = True
         self.webhook_lag = 0.0

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from placement import names
 from placement.model import Class, Pod, Rollout, Workload
+from placement.outage import Outage, noted
+from placement.plan.actions import Blocked
 from placement.slots import Mix
 from tests.rebalancer.rebalancing import Rebalancer, Watcher, mix_of
 from tests.rebalancer.simulation import Cluster, Making, is_active
@@ -114,4 +116,29 @@ def test_pods_with_local_storage_are_moved_and_those_that_ask_to_stay_are_not() 
     cluster.run(300)
     assert mix_of(cluster, cache) == Mix(0, 4)
     assert mix_of(cluster, kept) == Mix(2, 2)
+    assert rebalancer.violations == []
+
+
+def overflow_pods(cluster: Cluster, workload: Workload) -> list[Pod]:
+    return [pod for pod in cluster.pods_of(workload) if pod.needs.priority_class == names.OVERFLOW_PRIORITY]
+
+
+def test_the_low_priority_of_an_outage_ends_with_it() -> None:
+    """Spot was called out while it had room: two of ten are on spot as overflow, and are replaced when it is over."""
+    cluster = shop()
+    cluster.outages = noted(cluster.outages, Outage(Class.SPOT, 0.0), cluster.now, 120.0)
+    web, db = cluster.deploy("web", 10), cluster.deploy_stateful("db", 5)
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    assert len(overflow_pods(cluster, web)) == 2
+    cluster.run(50)
+    assert rebalancer.count("release", "evict") == 0
+    assert rebalancer.skipped == {str(Blocked.OUTAGE)}
+    watcher.begin()
+    cluster.run_until(lambda: not overflow_pods(cluster, web))
+    settle(cluster, rebalancer)
+    assert rebalancer.count("release") == rebalancer.count("finish") == 2
+    assert rebalancer.count("undo", "evict") == 0
+    assert watcher.low["web"] >= 10
+    assert overflow_pods(cluster, db)
     assert rebalancer.violations == []
