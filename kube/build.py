@@ -330,15 +330,16 @@ _READ = [field.encode_name for field in msgspec.structs.fields(Written)][1:]  # 
 
 
 def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None, str, bool]:
-    """Whether the pod is ready; the scheduler's sentence if it found no node, and since when; else why it did not look;
+    """Whether the pod is ready, the scheduler's sentence if it found no node, and since when it is so;
 
-    and whether it is being evicted.
+    else why the scheduler did not look; and whether the pod is being evicted.
     """
     ready, unschedulable, changed, waits, evicted = False, "", None, "", False
     for condition in conditions or ():
         kind = condition.type
         if kind == "Ready":
-            ready = condition.status == "True"
+            if condition.status == "True":
+                ready, changed = True, condition.last_transition_time
         elif kind == "PodScheduled" and condition.status == "False":
             sentence = intern(condition.message or condition.reason or "not scheduled")
             if condition.reason == names.UNSCHEDULABLE:
@@ -395,6 +396,7 @@ def _workload(kind: Kind, wire: WorkloadObject, rollout: Callable[[WorkloadSpec]
         first_ordinal=(spec.ordinals.start if spec.ordinals is not None else None) or 0,
         settled=(status.observed_generation or 0) == (meta.generation or 0),
         revision=intern(status.update_revision or ""),
+        min_ready_seconds=spec.min_ready_seconds or 0,
     )
 
 

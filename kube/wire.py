@@ -165,6 +165,7 @@ class PodSpecInFull(PodSpec):
     topology_spread_constraints: Raw = Raw()
     host_network: bool | None = None
     priority: int | None = None
+    priority_class_name: str | None = None
     termination_grace_period_seconds: int | None = None
 
 
@@ -280,6 +281,7 @@ class WorkloadSpec(Wire):
     pod_management_policy: str | None = None
     ordinals: Ordinals | None = None
     paused: bool | None = None
+    min_ready_seconds: int | None = None
 
 
 class WorkloadStatus(Wire):

@@ -13,6 +13,7 @@ moves: {perWorkload: 25%, perNode: 10, perNamespace: 50, atOnce: 100, perMinute:
         timeout: 5m, withoutRoom: 20}
 prices: {table: /etc/spotweave/prices.csv, ratio: 0.31}      # for savings: a file of the program's, and a share
 metrics: {workloads: 2000}           # so many workloads get series of their own
+localStorage: move                   # or keep: pods with an emptyDir on disk or a hostPath stay where they are
 """
 
 from __future__ import annotations
@@ -119,6 +120,7 @@ class Configuration:
     moves: Moves = field(default_factory=Moves)
     prices: PriceSources = PriceSources()
     metrics: Series = Series()
+    keeps_local_storage: bool = False  # pods with an emptyDir on disk or a hostPath are not moved
 
     def limits_of(self, namespace_labels: Mapping[str, str]) -> tuple[Limit, ...]:
         return tuple(entry.limit for entry in self.limits if entry.applies_to(namespace_labels))
@@ -154,12 +156,17 @@ class _Reader:
             "moves": self._moves,
             "prices": self._prices,
             "metrics": self._metrics,
+            "localStorage": self._keeps_local_storage,
         }
         sections = self._mapping("the configuration", raw, tuple(read))
         values = {key: read[key](value) for key, value in sections.items() if value is not None}
         if self.mistakes:
             raise ConfigurationError(self.mistakes)
-        fields = {"priorityClasses": "priority_roles", "leavingTaints": "leaving_taints"}
+        fields = {
+            "priorityClasses": "priority_roles",
+            "leavingTaints": "leaving_taints",
+            "localStorage": "keeps_local_storage",
+        }
         return _scaled(replace(Configuration(), **{fields.get(key, key): value for key, value in values.items()}))
 
     def _wrong(self, where: str, value: object, expected: str) -> None:
@@ -304,6 +311,11 @@ class _Reader:
         if raw not in CORDONS:
             self._wrong("cordon", raw, "keep (pods stay on a cordoned node) or move (they leave it)")
         return str(raw)
+
+    def _keeps_local_storage(self, raw: object) -> bool:
+        if raw not in ("move", "keep"):
+            self._wrong("localStorage", raw, "move or keep")
+        return raw == "keep"
 
     def _leaving_taints(self, raw: object) -> tuple[str, ...]:
         return self._strings("leavingTaints", raw, "taint keys", _LABEL_KEY)

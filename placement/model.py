@@ -180,6 +180,7 @@ class Needs:
     host_ports: tuple[int, ...] = ()
     priority: int = 0
     grace_seconds: int = 30
+    priority_class: str = ""
 
 
 NO_NEEDS = Needs()
@@ -206,7 +207,7 @@ class Pod:
     required_terms: tuple[NodeTerm, ...] = ()  # of its own required node affinity
     needs: Needs = NO_NEEDS
     created: float = 0.0
-    changed: float = 0.0  # when it was found unschedulable
+    changed: float = 0.0  # when it became ready; of one that is not, when it was found unschedulable
     decision: str = ""  # the annotation: `<UID of its owner>/<id>`
     waits: str = ""  # what it waits for before the scheduler looks for a node: somebody's gate, a preemption
     evicted: bool = False  # it ends because somebody called the eviction API
@@ -359,6 +360,7 @@ class Workload:
     first_ordinal: int = 0
     settled: bool = True  # its controller has acted on the latest spec
     revision: str = ""  # StatefulSet: the revision that its pods are to have, by its status
+    min_ready_seconds: int = 0  # a pod that has been ready for less does not serve yet
 
     @property
     def key(self) -> Key:

@@ -39,10 +39,10 @@ from placement.plan.room import host_port
 from placement.policy import Policy, resolve
 from placement.selector import matches
 from rebalancer.filing import discard, exclude, file, include, put
+from rebalancer.signs import Signs
 
 log = logging.getLogger(__name__)
 
-DELETED_BY_CLOUD = "DeletingNode"
 LOOK_SECONDS = 0.9  # the loop comes by every second
 SCALED_DOWN = frozenset({"ToBeDeletedByClusterAutoscaler"})  # leaving, because somebody wants fewer nodes
 OF_NODES = frozenset({"DaemonSet", "Node"})  # owners of pods that every node has; the latter of static ones
@@ -72,7 +72,7 @@ class Board:
         self._budgets: dict[str, dict[str, Budget]] = {}
         self._budget_indexes: dict[str, BudgetIndex] = {}  # made when it is asked for
         self._quotas: dict[str, dict[str, Quota]] = {}
-        self._signs: dict[tuple[str, str, str], Sign] = {}  # by reason, and by what it is about: namespace and name
+        self._signs = Signs()
         self._policies: dict[Any, Policy] = {}
         self._rates = Rates()
         self._announced: set[str] = set()  # nodes whose termination was announced
@@ -153,14 +153,14 @@ class Board:
         return node in self._drained
 
     def _lose(self, node: Node) -> None:
-        if not self._pods_on.get(node.name):
-            return
-        is_leaving = replace(node, deleting=False).is_leaving(self._configuration.leaving_taints)
-        proof = proof_of(node, is_leaving, self._is_deleted_by_cloud(node))
-        self.lost[node.name] = Gone(node, self._class_of(node), proof)
+        if self._pods_on.get(node.name):
+            self.lost[node.name] = Gone(node, self._class_of(node), self._proof_of(node))
+
+    def _proof_of(self, node: Node) -> str:
+        return proof_of(node, self._configuration.leaving_taints, self._signs.is_deleted_by_cloud(node))
 
     def _notice(self, old: Node | None, new: Node | None) -> None:
-        """Whether the cloud takes a spot node: it announces so, or the node is lost with proof; not a cordon by hand.
+        """Whether the cloud takes a spot node: it announces so, or the node is lost with proof.
 
         One that is first seen with its end announced was counted by whoever saw it before.
         """
@@ -171,9 +171,13 @@ class Board:
         elif old is not None:
             was_announced = old.name in self._announced
             self._announced.discard(old.name)
-            is_leaving = was_announced or old.is_leaving(self._configuration.leaving_taints)
-            if new is None and not is_leaving and (not old.ready or self._is_deleted_by_cloud(old)):
+            if new is None and not was_announced and self._is_taken(old):
                 self._interrupt(old)
+
+    def _is_taken(self, node: Node) -> bool:
+        """The cloud took it without a notice, and nobody had sent it away: by a cordon, a deletion, a scale-down."""
+        is_marked = any(taint.key in self._configuration.leaving_taints for taint in node.taints)
+        return not (node.unschedulable or node.deleting or is_marked) and bool(self._proof_of(node))
 
     def _is_announced(self, node: Node) -> bool:
         return not self._terminating.isdisjoint(taint.key for taint in node.taints)
@@ -184,15 +188,6 @@ class Board:
         is_used = any(_counts(pod) and (pod.owner is None or pod.owner.kind not in OF_NODES) for pod in pods)
         if is_used and self._class_of(node) is Class.SPOT:
             self.interrupted.append(node)
-
-    def _is_deleted_by_cloud(self, node: Node) -> bool:
-        """The cloud's controller said so; and of this very node, since names come again."""
-        sign = self._signs.get((DELETED_BY_CLOUD, "", node.name))
-        if sign is None:
-            return False
-        if node.uid and sign.uid not in ("", node.name):
-            return sign.uid == node.uid
-        return sign.at > node.created  # both are whole seconds: in doubt, it is another one's
 
     def _class_of(self, node: Node) -> Class:
         return self._configuration.classes.of_node(node.labels) or Class.ON_DEMAND
@@ -288,18 +283,13 @@ class Board:
         file(self._quotas, known.namespace, known.name, new)
 
     def _take_sign(self, old: Sign | None, new: Sign | None) -> None:
-        """The latest of its kind counts. Events outlive what they tell of by an hour, and nodes' names come again."""
-        if old is not None and self._signs.get(_regarding(old)) is old:
-            del self._signs[_regarding(old)]
-        if new is None or (new.reason == DELETED_BY_CLOUD and new.kind != "Node"):
-            return
-        known = self._signs.get(_regarding(new))
-        if known is None or known.at <= new.at:
-            self._signs[_regarding(new)] = new
-        gone = self.lost.get(new.about)
-        if gone is not None and not gone.proof and self._is_deleted_by_cloud(gone.node):
-            self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, True))
-            self._interrupt(gone.node)
+        """It may come after the Node that it is about is gone."""
+        self._signs.take(old, new)
+        gone = self.lost.get(new.about) if new is not None else None
+        if gone is not None and not gone.proof and (proof := self._proof_of(gone.node)):
+            self.lost[gone.node.name] = replace(gone, proof=proof)
+            if self._is_taken(gone.node):
+                self._interrupt(gone.node)
 
     def _take_rates(self, _old: Rates | None, new: Rates | None) -> None:
         """What `auto` goes by. They come in one key of a ConfigMap that changes for other reasons too."""
@@ -405,7 +395,7 @@ class Board:
             if state is not None:
                 yield put_back(pod, state, "its workload is to have no pods, or has opted out")
         elif found is not None:
-            serving = tuple(member.pod for member in found.members if member.serves)
+            serving = tuple(member.pod for member in found.members if member.is_available)
             if len(serving) >= workload.replicas:
                 text = "its ReplicaSet is gone"
                 yield Action(How.FINISH, Why.OVER, workload, pod, text=text, rests_on=serving)
@@ -436,8 +426,7 @@ class Board:
 
     def is_awaited(self, pod: Pod) -> float:
         """When an autoscaler last said that it brings a node for this pod."""
-        found = [self._signs.get((reason, pod.namespace, pod.name)) for reason in ("TriggeredScaleUp", "Nominated")]
-        return max((sign.at for sign in found if sign is not None), default=float("-inf"))
+        return self._signs.is_awaited(pod)
 
     def _group(self, uid: str) -> Group | None:
         workload = self._workloads.get(uid)
@@ -506,14 +495,17 @@ class Board:
             yield replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else uid
 
     def _note_lost(self, found: Assessment) -> None:
-        """Nodes that were gone before we came: only the cloud's own word proves anything."""
+        """Nodes that were gone before we came. Kubernetes calls all pods of a Node not ready when the Node is not.
+
+        A word of the cloud that is older than a pod is about another Node of that name.
+        """
         for pod in found.lost:
             if pod.node not in self.lost:
-                node = Node(pod.node, created=pod.created)  # a word that is older is about another one
-                is_known = self._is_deleted_by_cloud(node)
+                was_ready = any(each.ready for each in self._pods_on[pod.node])
+                node = Node(pod.node, ready=was_ready, created=pod.created)
                 label = pod.labels.get(names.CLASS, "")
                 of = Class(label) if label in tuple(Class) else Class.ON_DEMAND
-                self.lost[pod.node] = Gone(node, of, proof_of(node, False, is_known))
+                self.lost[pod.node] = Gone(node, of, self._proof_of(node))
 
     def _forget_lost(self) -> None:
         """Nodes whose last pod is gone."""
@@ -535,11 +527,6 @@ def _differs(old: Node, new: Node) -> bool:
         new.deleting,
         new.drained,
     )
-
-
-def _regarding(sign: Sign) -> tuple[str, str, str]:
-    """Nodes have no namespace, and Events about them are anywhere; those about a pod are in the pod's."""
-    return sign.reason, "" if sign.reason == DELETED_BY_CLOUD else sign.namespace, sign.about
 
 
 def _owner_uid(pod: Pod) -> str | None:

@@ -27,6 +27,7 @@ from placement.plan.group import Evicted, evicted, former_slot, policy_mark, sea
 from placement.plan.scene import Scene, Target, target
 from rebalancer.board import Board
 from rebalancer.executor import Done, Executor
+from rebalancer.pulse import Pulse
 
 log = logging.getLogger(__name__)
 
@@ -76,12 +77,14 @@ class Loop:
         watched: Watched,
         tell: Callable[[Plan, Sequence[Done], float, float], None],
         wake: Event | None = None,
+        pulse: Pulse | None = None,
     ) -> None:
         self._board = board
         self._executor = executor
         self._watched = watched
         self._tell = tell
         self._wake = wake or Event()
+        self._pulse = pulse or Pulse()
         self._stopping = Event()
         self._begun: deque[float] = deque()
         self._proofs: dict[Target, float] = {}
@@ -101,8 +104,10 @@ class Loop:
             self._stopping.wait(BATCH_SECONDS)
             try:
                 self.once()
+                self._pulse.work()
                 failures = 0
             except Exception:  # the boundary
+                self._pulse.fail()
                 log.exception("a pass failed")
                 self._stopping.wait(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
                 failures += 1

@@ -36,6 +36,7 @@ class Why(StrEnum):
     SLOT = "slot"  # doubled, or beyond the replicas
     RATIO = "wrong-class"  # the class of its slot is another one
     RETURN = "return"  # it was admitted soft
+    OVERFLOW = "overflow"  # it is where it belongs, with the low priority of an outage that is over
     BALANCE = "balance"  # too many in one pool
     OVER = "over"  # what a move left: its workload is gone or opted out, or whoever knew why was started anew
 
@@ -50,6 +51,7 @@ class Why(StrEnum):
 
 
 EVENING = (Why.EXPOSED, Why.BALANCE)  # moves from one pool to another
+WITHIN = (*EVENING, Why.OVERFLOW)  # moves within a class
 _RANKS = {why: rank for rank, why in enumerate(Why)}
 
 

@@ -12,7 +12,7 @@ from placement.decide import preferred_pool
 from placement.model import Budget, Class, Pod, Pool, Quota, Workload
 from placement.outage import Outage
 from placement.outcome import Outcome
-from placement.plan.actions import EVENING, Action, Blocked, How, Plan, Skipped, Why
+from placement.plan.actions import EVENING, WITHIN, Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import Assessment, Wish, asks_to_be_kept, may_fall_back, shape_of
 from placement.plan.group import (
     Member,
@@ -156,7 +156,7 @@ class _Chooser:
         self._in_all += each.under_way
         for cohort in each.group.cohorts:
             for pod in cohort.released:
-                if asks_to_be_kept(pod) is not None:
+                if asks_to_be_kept(pod, self._scene.ground.configuration) is not None:
                     continue  # its end is the drainer's, whenever that comes
                 aim = target(each.group, former_slot(pod), pod, self._scene.ground)
                 self._probes[workload.namespace, aim] += 1
@@ -189,7 +189,7 @@ class _Chooser:
             rests_on = tuple(each.pod for each in self._members[workload.uid] if each.pod.uid != pod.uid)
             text = f"to {wish.to}"
             return Action(How.EVICT, wish.why, workload, pod, origin, wish.to, text=text, rests_on=rests_on)
-        until = self._scene.now + self._moves.timeout.total_seconds()
+        until = self._scene.now + self._moves.timeout.total_seconds() + workload.min_ready_seconds
         template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
         return Action(
             How.RELEASE,
@@ -284,8 +284,8 @@ class _Chooser:
             return Blocked.BUDGET  # not even with one more could the old pod go
         if self._room.take(pod, wish.to, siblings, self._pool_for(wish)) is not None:
             return None
-        if wish.why in EVENING:
-            return Blocked.NO_PLACE  # it would come out where it was
+        if wish.why in WITHIN:
+            return Blocked.NO_PLACE  # it would come out where it was, or preempt the very pod that it is to replace
         shape = shape_of(pod)
         namespace = wish.group.workload.namespace
         is_probed = any(
@@ -301,7 +301,7 @@ class _Chooser:
     def _no_eviction(self, wish: Wish, siblings: Sequence[Member], budgets: Sequence[Budget]) -> Blocked | None:
         """One at a time, while all others serve, and where as many as must are left on either class."""
         group, pod, now = wish.group, wish.member.pod, self._scene.now
-        serving = [member for member in siblings if member.serves]
+        serving = [member for member in siblings if member.is_available]
         if len(serving) < len(siblings) or self._per_workload[group.workload.uid]:
             return Blocked.UNSETTLED
         if self._is_too_soon(wish, now):

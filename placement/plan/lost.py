@@ -6,7 +6,7 @@ gone: a Node that is deleted and registered again within 40 s keeps its pods, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from placement.model import Class, Node, Pod, Workload
@@ -31,15 +31,20 @@ class Gone:
 Lost = Mapping[str, Gone]  # by the node's name
 
 
-def proof_of(last_seen: Node, is_leaving: bool, is_deleted_by_cloud: bool) -> str:
-    """What proves that the machine of a Node that was deleted is gone. That somebody asked for that does not."""
-    if is_deleted_by_cloud:
-        return "the cloud said so (DeletingNode)"
+def proof_of(last_seen: Node, leaving_taints: Collection[str], is_deleted_by_cloud: bool) -> str:
+    """What proves that the machine of a Node that was deleted is gone ("": nothing).
+
+    A termination taint, Karpenter's finalizer, or the cloud's Event about a Node that was not ready. An Event alone
+    proves nothing, since its author is not authenticated; nor does a Node that was not ready alone: its kubelet may
+    be cut off. Who cordons a Node, or asks for its deletion, says nothing about the machine.
+    """
+    announced = next((taint.key for taint in last_seen.taints if taint.key in leaving_taints), "")
+    if announced:
+        return f"its end was announced ({announced})"
     if last_seen.deleting and last_seen.outlives_machine:
         return "its deletion was held by a finalizer until its machine was gone"
-    if not last_seen.ready:
-        return "it was not ready when it was deleted"
-    return "it was leaving when it was deleted" if is_leaving else ""
+    is_gone = is_deleted_by_cloud and not last_seen.ready
+    return "it was not ready, and the cloud deleted it (DeletingNode)" if is_gone else ""
 
 
 def burials(assessments: Iterable[Assessment], lost: Lost) -> list[Action]:

@@ -141,6 +141,7 @@ def test_a_pod_keeps_what_placement_looks_at() -> None:
             (NodeRequirement("arm", "Exists"),),
         ),
         created=ELEVEN,
+        changed=ELEVEN + 10,
     )
 
 
@@ -167,7 +168,9 @@ CHANGES: dict[str, tuple[list[Raw] | None, float]] = {
     "it was found unschedulable": ([condition("PodScheduled", "False", 4)], ELEVEN + 4),
     "and is not ready": ([condition("Ready", "False", 5), condition("PodScheduled", "False", 4)], ELEVEN + 4),
     "in either order": ([condition("PodScheduled", "False", 4), condition("Ready", "False", 5)], ELEVEN + 4),
-    "placed": ([condition("PodScheduled", "True", 1), condition("Ready", "True", 2)], 0.0),
+    "it became ready": ([condition("PodScheduled", "True", 1), condition("Ready", "True", 2)], ELEVEN + 2),
+    "it is not ready any more": ([condition("PodScheduled", "True", 1), condition("Ready", "False", 2)], 0.0),
+    "ready at no moment": ([{"type": "Ready", "status": "True"}], 0.0),
     "others do not count": ([condition("Initialized", "True", 6)], 0.0),
     "none": (None, 0.0),
     "no moment": ([{"type": "PodScheduled", "status": "False", "lastTransitionTime": None}], 0.0),
@@ -175,8 +178,8 @@ CHANGES: dict[str, tuple[list[Raw] | None, float]] = {
 
 
 @pytest.mark.parametrize(("conditions", "expected"), CHANGES.values(), ids=CHANGES.keys())
-def test_since_when_a_pod_is_unschedulable(conditions: list[Raw] | None, expected: float) -> None:
-    """How long it has waited is told from this."""
+def test_since_when_a_pod_is_ready_or_unschedulable(conditions: list[Raw] | None, expected: float) -> None:
+    """How long it has served, or waited, is told from this."""
     assert decoded(PODS, named(status={"conditions": conditions})).changed == expected
 
 
@@ -410,6 +413,14 @@ def test_a_stateful_set_has_ordinals_and_an_order() -> None:
         Rollout(False, 2, 0, partition=4),
     )
     assert decoded(STATEFUL_SETS, named(spec={"updateStrategy": {"type": "OnDelete"}})).rollout.on_delete
+
+
+@pytest.mark.parametrize("resource", [DEPLOYMENTS, STATEFUL_SETS], ids=["Deployment", "StatefulSet"])
+def test_a_workload_says_how_long_its_pods_must_be_ready(resource: Resource[Workload]) -> None:
+    """Nothing is no time at all."""
+    assert decoded(resource, named(spec={"minReadySeconds": 20})).min_ready_seconds == 20
+    assert decoded(resource, named(spec={"minReadySeconds": None})).min_ready_seconds == 0
+    assert decoded(resource, named()).min_ready_seconds == 0
 
 
 def test_a_stateful_set_tells_which_revision_its_pods_are_to_have() -> None:

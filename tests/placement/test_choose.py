@@ -97,7 +97,6 @@ def test_moves_of_the_last_minute_and_moves_under_way_count() -> None:
         ({"annotations": {names.SAFE_TO_EVICT: "false"}}, Blocked.KEPT),
         ({"annotations": {names.DO_NOT_DISRUPT: "true"}}, Blocked.KEPT),
         ({"annotations": {names.UNDONE: Undone(1, NOW + 60).text()}}, Blocked.BREAKER),
-        ({"needs": replace(NEEDS, has_local_storage=True)}, Blocked.LOCAL_STORAGE),
         ({"needs": replace(NEEDS, node_selector={names.CAPACITY: "on-demand"})}, Blocked.OWN_TERMS),
         ({"annotations": {names.MOVED: Moved("spot", "7of10min1", NOW - 60).text()}}, Blocked.COOL_DOWN),
     ],
@@ -437,6 +436,24 @@ def test_what_cannot_be_released_is_evicted_one_at_a_time() -> None:
     made = planned(stateful())
     assert Counter(action.how for action in made.actions) == {How.EVICT: 1}
     assert made.actions[0].pod.name == "db-7"
+
+
+@pytest.mark.parametrize(
+    ("max_surge", "how", "moves"),
+    [(0, How.EVICT, 1), ("0%", How.EVICT, 1), ("1%", How.RELEASE, 3), (1, How.RELEASE, 3)],
+)
+def test_without_a_surge_no_second_pod_runs_beside_the_first(max_surge: int | str, how: How, moves: int) -> None:
+    """`maxSurge: 0` says so. Kubernetes rounds any other share up to one pod."""
+    made = planned(ten(rollout=Rollout(max_surge=max_surge, max_unavailable=1)))
+    assert [action.how for action in made.actions] == [how] * moves
+
+
+def test_without_a_surge_a_leaving_node_is_left_to_its_drainer() -> None:
+    """As for `Recreate`: what cannot be released is not touched."""
+    leaving = node("s", SPOT, taints=(NodeTaint("aws-node-termination-handler/spot-itn"),))
+    pods = [pod("a", 0, "o"), pod("b", 1, "s"), pod("c", 2, "s")]
+    for rollout, moves in ((Rollout(max_surge=0), 0), (Rollout(recreate=True), 0), (Rollout(), 2)):
+        assert moves_of(planned(group(pods, rollout=rollout), nodes=(NODES[0], leaving))) == moves
 
 
 @pytest.mark.parametrize(

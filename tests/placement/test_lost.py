@@ -8,7 +8,8 @@ import pytest
 
 from placement import names
 from placement.availability import Source
-from placement.model import Kind, Needs, Node, NodeRequirement, Pod
+from placement.configuration import LEAVING_TAINTS
+from placement.model import Kind, Needs, Node, NodeRequirement, NodeTaint, Pod
 from placement.outage import Evidence, Outage, Outages, Shape, noted
 from placement.plan.actions import Action, How, Why
 from placement.plan.lost import BY, Gone, burials, left_behind, outages_of_loss, proof_of
@@ -17,28 +18,36 @@ from tests.placement.plans import NEEDS, NOW, SPOT, assessed, ground, group, nod
 
 
 @pytest.mark.parametrize(
-    ("last_seen", "is_leaving", "said", "is_proven"),
+    ("last_seen", "said", "is_proven"),
     [
-        (node("n"), False, False, False),
-        (node("n"), False, True, True),
-        (node("n", ready=False), False, False, True),
-        (node("n", deleting=True), False, False, False),
-        (node("n", deleting=True, outlives_machine=True), False, False, True),
-        (node("n", outlives_machine=True), False, False, False),
-        (node("n"), True, False, True),
+        (node("n"), False, False),
+        (node("n"), True, False),
+        (node("n", ready=False), False, False),
+        (node("n", ready=False), True, True),
+        (node("n", unschedulable=True), False, False),
+        (node("n", unschedulable=True), True, False),
+        (node("n", deleting=True), False, False),
+        (node("n", deleting=True, outlives_machine=True), False, True),
+        (node("n", outlives_machine=True), False, False),
+        (node("n", taints=(NodeTaint(LEAVING_TAINTS[0]),)), False, True),
+        (node("n", taints=(NodeTaint("maintenance"),)), False, False),
     ],
     ids=[
         "deleted while ready",
-        "the cloud said so",
-        "not ready",
+        "an Event alone, which anybody may write",
+        "not ready alone: it may come back",
+        "not ready, and the cloud deleted it",
+        "a mere cordon",
+        "a cordon and an Event",
         "held by whatever finalizer",
         "held until its machine was gone",
         "that could have been",
-        "leaving",
+        "with a termination taint",
+        "with any other taint",
     ],
 )
-def test_what_proves_that_a_machine_is_gone(last_seen: Node, is_leaving: bool, said: bool, is_proven: bool) -> None:
-    assert bool(proof_of(last_seen, is_leaving, said)) is is_proven
+def test_what_proves_that_a_machine_is_gone(last_seen: Node, said: bool, is_proven: bool) -> None:
+    assert bool(proof_of(last_seen, LEAVING_TAINTS, said)) is is_proven
 
 
 NONE = Outages()

@@ -144,7 +144,12 @@ def _with_decision(needs: Needs, decision: Decision) -> Needs:
         for each in decision.injection.spread
         if each["whenUnsatisfiable"] == "DoNotSchedule"
     )
-    return replace(needs, tolerations=needs.tolerations + added, hard_spread=needs.hard_spread + hard)
+    return replace(
+        needs,
+        tolerations=needs.tolerations + added,
+        hard_spread=needs.hard_spread + hard,
+        priority_class=decision.injection.priority_class or needs.priority_class,
+    )
 
 
 def _surroundings(cluster: Cluster, demand: Demand) -> Surroundings:
@@ -162,7 +167,7 @@ def _surroundings(cluster: Cluster, demand: Demand) -> Surroundings:
     out = frozenset(each for each in Class if outages.stands(each, zones[each], demand, now))
     left = outages.zones_left(Class.SPOT, reachable(zones[Class.SPOT], demand.own_terms), demand, now)
     pools = tuple(pool for pool in pools if pool.zone in left) or pools
-    return Surroundings(configuration, pools, out=out, node_classes=of)
+    return Surroundings(configuration, pools, cluster.priority_classes, out, of)
 
 
 # --- the scheduler ---------------------------------------------------------------------------------------------------

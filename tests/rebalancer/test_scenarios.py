@@ -649,8 +649,7 @@ def test_a_crowd_in_one_pool_is_spread_when_another_pool_comes(declared: bool) -
 def test_a_pod_that_asks_to_be_kept_on_a_leaving_node_holds_up_nobody() -> None:
     """Nobody drains the node: the pod stays released for ever, and others move past it, also after an outage."""
     cluster = shop()
-    stores = Making(needs=replace(Making().needs, has_local_storage=True))
-    logs = cluster.deploy("logs", 4, making=stores)
+    logs = cluster.deploy("logs", 4, making=Making(annotations={names.DO_NOT_DISRUPT: "true"}))
     web = cluster.deploy("web", 10)
     cluster.annotate(web, spot_ratio="0%")
     rebalancer = Rebalancer(cluster)
