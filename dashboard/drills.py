@@ -67,7 +67,7 @@ def _room(view: View, gone: frozenset[str]) -> Raw:
     """
     ground = view.taken.ground
     left = replace(ground, sites={name: site for name, site in ground.sites.items() if name not in gone})
-    room = Room(left, view.used)
+    room = Room(left, view.used, neighbours=view.neighbours(left))
     pods: dict[Class, list[Pod]] = {of: [] for of in Class}
     for each in view.seen:
         for member in each.assessment.members:
@@ -142,7 +142,7 @@ def _placed(view: View, then: Assessment) -> tuple[list[tuple[Needs, str]] | Non
     ground = view.taken.ground
     if len(then.wishes) * len(ground.sites) > MOST_TRIES:
         return None, 0
-    room = Room(ground, view.used)
+    room = Room(ground, view.used, neighbours=view.neighbours(ground))
     wishes = {wish.member.pod.uid: wish for wish in then.wishes}
     placed, unplaced = [], 0
     for member in then.members:

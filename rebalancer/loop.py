@@ -155,6 +155,7 @@ class Loop:
             board.waiting,
             self._held(),
             MOST_NOTES,
+            board.neighbours,
         )
 
     # --- what we did, and have not seen yet --------------------------------------------------------------------------

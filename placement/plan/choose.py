@@ -29,6 +29,7 @@ from placement.plan.group import (
     undone,
 )
 from placement.plan.lost import BY, Lost, burials, outages_of_loss, replaced_on
+from placement.plan.neighbours import Neighbours
 from placement.plan.room import Room, Used
 from placement.selector import matches
 
@@ -60,6 +61,7 @@ class Scene:
     waiting: Collection[Pod] = ()  # pods that have no node yet, of everybody
     held: Mapping[tuple[str, How], Outcome] = field(default_factory=dict)  # by UID: what failed a moment ago, and how
     most_notes: int | None = None  # annotations at once; None: all
+    neighbours: Neighbours | None = None  # None: no place is proven for pods with affinity to other pods
 
 
 def plan(scene: Scene) -> Plan:
@@ -89,7 +91,7 @@ class _Chooser:
         self._members: dict[str, tuple[Member, ...]] = {
             each.group.workload.uid: each.members for each in scene.assessments
         }
-        self._room = Room(scene.ground, scene.used, self._waiting)
+        self._room = Room(scene.ground, scene.used, self._waiting, scene.neighbours)
         self._moves = scene.ground.configuration.moves
         self._per_workload: Counter[str] = Counter()
         self._per_namespace: Counter[str] = Counter()
@@ -361,7 +363,7 @@ class _Chooser:
             return Blocked.LAST_ON_DEMAND
         if any(budget.allowed - self._disrupted[str(budget.key)] < 1 for budget in budgets):
             return Blocked.BUDGET
-        if self._room.take(pod, wish.to, siblings, self._pool_for(wish)) is None:
+        if self._room.take(pod, wish.to, siblings, self._pool_for(wish), goes_first=True) is None:
             return Blocked.NO_PLACE
         self._disrupted.update(str(budget.key) for budget in budgets)
         return None

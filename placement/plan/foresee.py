@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from placement.configuration import Configuration
 from placement.model import NO_AMOUNTS, Class, Pod, Snapshot, Workload
 from placement.plan.group import ground_of
+from placement.plan.neighbours import Neighbours, tenants_in
 from placement.plan.room import Room, host_port
 from placement.rollout import rollout_need
 from placement.status import WorkloadStatus
@@ -49,9 +50,13 @@ def room_in(snapshot: Snapshot, configuration: Configuration) -> Room:
     """What is free in a snapshot."""
     used = used_by(snapshot.pods)
     waiting = [pod for pod in snapshot.pods if not pod.node and pod.is_live]
-    return Room(
-        ground_of(snapshot.nodes.values(), configuration), lambda node: used.get(node, NO_AMOUNTS), lambda: waiting
-    )
+    ground = ground_of(snapshot.nodes.values(), configuration)
+    pods_on: dict[str, list[Pod]] = {}
+    for pod in snapshot.pods:
+        if pod.node:
+            pods_on.setdefault(pod.node, []).append(pod)
+    neighbours = Neighbours(ground, tenants_in(pods_on, snapshot.namespaces))
+    return Room(ground, lambda node: used.get(node, NO_AMOUNTS), lambda: waiting, neighbours)
 
 
 def used_by(pods: Iterable[Pod]) -> Mapping[str, Mapping[str, int]]:

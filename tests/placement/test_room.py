@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from placement import names
-from placement.model import HardSpread, Needs, Node, NodeRequirement, NodeTaint, Pod, Toleration
+from placement.model import HardSpread, Needs, Node, NodeRequirement, NodeTaint, Pod, PodTerm, Toleration
 from placement.plan.group import Member
 from placement.plan.room import Room, left_out, shortage
 from tests.placement.plans import NEEDS, ON_DEMAND, SPOT, ground, member, node, pod
@@ -40,6 +40,8 @@ def numbered(value: str) -> Node:
 IN_ZONE_B = ((NodeRequirement(names.ZONE, "In", ("b",)),),)
 MORE_THAN_8, LESS_THAN_8 = NodeRequirement("cores", "Gt", ("8",)), NodeRequirement("cores", "Lt", ("8",))
 DEDICATED = NodeTaint("dedicated", "db")
+WEB = NodeRequirement("app", "In", ("web",))
+APART = PodTerm(names.HOSTNAME, (WEB,))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ DEDICATED = NodeTaint("dedicated", "db")
         (pod("p", 0, needs=NEEDS, required_terms=IN_ZONE_B), node("n", zone="a"), False),
         (pod("p", 0, needs=NEEDS, required_terms=IN_ZONE_B), node("n", zone="b"), True),
         (needing(node_selector={names.ZONE: "b"}), node("n", zone="a"), False),
-        (needing(has_pod_affinity=True), node("n"), False),
+        (needing(anti_affinity=(APART,)), node("n"), False),
         (asking(MORE_THAN_8), numbered("16"), True),
         (asking(MORE_THAN_8), numbered("8"), False),
         (asking(LESS_THAN_8), numbered("4"), True),
@@ -130,7 +132,7 @@ def test_a_port_of_the_host_is_there_once() -> None:
     [
         (pod("w", None, owner="job", needs=BIG), False),
         (pod("w", 1, needs=BIG, annotations={names.SOFT: "true"}), False),
-        (pod("w", None, needs=replace(BIG, has_pod_affinity=True)), False),
+        (pod("w", None, needs=replace(BIG, anti_affinity=(APART,))), False),
         (pod("w", None, needs=replace(BIG, host_ports=(80,))), False),
         (pod("w", 1, needs=BIG, required_terms=((NodeRequirement(names.CAPACITY, "In", ("spot",)),),)), True),
         (pod("w", None, needs=BIG, required_terms=IN_ZONE_B), True),
