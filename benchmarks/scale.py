@@ -335,6 +335,7 @@ def _scene(board: Board, now: float) -> Scene:
         lost=board.lost,
         budgets=board.budgets_of,
         waiting=board.waiting,
+        neighbours=board.neighbours,
     )
 
 

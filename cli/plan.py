@@ -117,7 +117,7 @@ def look(args: argparse.Namespace) -> show.Finding:
         else []
     )
     found = statuses(picture.snapshot, picture.configuration, picture.observed)
-    room = Room(made.board.ground, made.board.used, lambda: made.board.waiting)
+    room = Room(made.board.ground, made.board.used, lambda: made.board.waiting, made.board.neighbours)
     ahead = foreseen((each for each in found if each.workload.uid in only), room)
     return show.Finding(
         {
@@ -175,6 +175,7 @@ def planned(picture: Picture) -> Planned:
         is_paused=picture.paused is not None,
         waiting=board.waiting,
         sizes=board.sizes,
+        neighbours=board.neighbours,
     )
     return Planned(board, plan(scene), places(snapshot.nodes, picture.configuration), picture.observed)
 

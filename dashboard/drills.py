@@ -13,7 +13,8 @@ from placement.auto import settled
 from placement.drill import losses
 from placement.exposure import Domain, exposure
 from placement.model import Class, Needs, Pod
-from placement.plan.assess import Assessment, assess
+from placement.plan.actions import How
+from placement.plan.assess import Assessment, Wish, assess
 from placement.plan.group import Group
 from placement.plan.room import Room, shortage
 from placement.policy import Mistake, mistakes_in
@@ -67,7 +68,7 @@ def _room(view: View, gone: frozenset[str]) -> Raw:
     """
     ground = view.taken.ground
     left = replace(ground, sites={name: site for name, site in ground.sites.items() if name not in gone})
-    room = Room(left, view.used)
+    room = Room(left, view.used, neighbours=view.neighbours(left))
     pods: dict[Class, list[Pod]] = {of: [] for of in Class}
     for each in view.seen:
         for member in each.assessment.members:
@@ -137,17 +138,21 @@ def _changed(view: View, seen: Seen, written: Mapping[str, str]) -> tuple[Group,
     return replace(group, workload=workload, policy=policy), mistakes
 
 
+def _place(wish: Wish, room: Room, then: Assessment) -> str | None:
+    return room.take(wish.member.pod, wish.to, then.members, goes_first=wish.how is How.EVICT)
+
+
 def _placed(view: View, then: Assessment) -> tuple[list[tuple[Needs, str]] | None, int]:
     """Once all moves are done, each to the emptiest node that is proven to take it; and how many have no such place."""
     ground = view.taken.ground
     if len(then.wishes) * len(ground.sites) > MOST_TRIES:
         return None, 0
-    room = Room(ground, view.used)
+    room = Room(ground, view.used, neighbours=view.neighbours(ground))
     wishes = {wish.member.pod.uid: wish for wish in then.wishes}
     placed, unplaced = [], 0
     for member in then.members:
         wish = wishes.get(member.pod.uid)
-        node = None if wish is None else room.take(member.pod, wish.to, then.members)
+        node = None if wish is None else _place(wish, room, then)
         unplaced += wish is not None and node is None
         if node is not None or member.serves:
             placed.append((member.pod.needs, node or member.pod.node))

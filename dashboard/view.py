@@ -16,7 +16,7 @@ from typing import Protocol
 from dashboard.floor import Floor
 from dashboard.seen import Seen, Totals
 from placement.exposure import Place, exposure, places
-from placement.model import NO_AMOUNTS, Namespace, Workload
+from placement.model import NO_AMOUNTS, Namespace, Pod, Workload
 from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outage, Outages
 from placement.pause import Pause, standing
@@ -24,6 +24,7 @@ from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
 from placement.plan.group import Ground
 from placement.plan.lost import Lost
+from placement.plan.neighbours import Neighbours, tenants_in
 from placement.policy import Mistake
 from placement.savings import Prices, Rate, Savings, savings, total
 from placement.status import WorkloadStatus, read_policy
@@ -49,6 +50,7 @@ class Board(Protocol):
     @property
     def failing(self) -> Collection[str]: ...
     def amounts(self) -> Mapping[str, Mapping[str, int]]: ...
+    def pods(self) -> Mapping[str, Sequence[Pod]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Taken:
     lost: Lost
     used: Mapping[str, Mapping[str, int]]  # by node: what its pods ask for
     failing: int  # workloads that could not be assessed
+    pods: Mapping[str, Sequence[Pod]]  # by node, of everybody
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,10 @@ class View:
 
     def used(self, node: str) -> Mapping[str, int]:
         return self.taken.used.get(node, NO_AMOUNTS)
+
+    def neighbours(self, ground: Ground) -> Neighbours:
+        """Who is beside whom, on the nodes that are left."""
+        return Neighbours(ground, tenants_in(self.taken.pods, self.taken.namespaces))
 
     def status(self, seen: Seen) -> WorkloadStatus:
         return seen.status(self.places, self.observed)
@@ -152,6 +159,7 @@ class Viewer:
                 dict(board.lost),
                 board.amounts(),
                 len(board.failing),
+                board.pods(),
             )
         return self._taken
 
@@ -283,6 +291,9 @@ def _has_nodes_changed(before: Taken, board: Board) -> bool:
 
 
 def _is_same(one: Taken, other: Taken) -> bool:
-    """But for the moment. Most of what they hold are the same objects, which costs nothing to see."""
-    compared = (each.name for each in fields(Taken) if each.name not in ("at", "version", "ground"))
+    """But for the moment, and pods of which nothing is shown: only drills look at who is beside whom.
+
+    Most of what they hold are the same objects, which costs nothing to see.
+    """
+    compared = (each.name for each in fields(Taken) if each.name not in ("at", "version", "ground", "pods"))
     return one.ground is other.ground and all(getattr(one, name) == getattr(other, name) for name in compared)

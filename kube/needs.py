@@ -17,23 +17,27 @@ from kube.shared import Kept, Shared
 from kube.wire import (
     AffinityInFull,
     Asking,
+    LabelSelector,
+    PodAffinityTerm,
     PodSpecInFull,
     Port,
     Quantities,
     Resources,
     SpreadConstraint,
     TolerationObject,
-    Volume,
 )
-from placement.model import NO_AMOUNTS, NOTHING, HardSpread, Needs, Toleration
+from placement.model import NO_AMOUNTS, NOTHING, HardSpread, Needs, NodeRequirement, NodeTerm, PodTerm, Toleration
 from placement.quantity import amount
 
-Marks = tuple[int | None, str | None, int | None, bool | None, bool, tuple[bool, bool], tuple[str | None, ...] | None]
+Marks = tuple[int | None, str | None, int | None, bool | None, tuple[bool, bool], tuple[str | None, ...] | None]
 _Key = tuple[bytes, Marks]
 
 _HARD = b"DoNotSchedule"
 _HOST_PORT = b"hostPort"
 _SIDECAR = "Always"
+
+_NO_RAW = Raw()
+_NONE = _NO_RAW, _NO_RAW
 
 _decode_asking = msgspec.json.Decoder(Asking).decode
 _decode_resources = msgspec.json.Decoder(Resources | None).decode
@@ -42,6 +46,7 @@ _decode_ports = msgspec.json.Decoder(list[Port] | None).decode
 _decode_selector = msgspec.json.Decoder(dict[str, str] | None).decode
 _decode_tolerations = msgspec.json.Decoder(list[TolerationObject] | None).decode
 _decode_spread = msgspec.json.Decoder(list[SpreadConstraint] | None).decode
+_decode_pod_terms = msgspec.json.Decoder(list[PodAffinityTerm] | None).decode
 
 
 def amounts(quantities: Quantities | None) -> Mapping[str, int]:
@@ -67,21 +72,27 @@ shared_amounts = Shared(_build_amounts)
 shared_requests = Shared(_build_requests, 1024)
 shared_limits = Shared(_build_limits, 1024)
 _kept: Kept[_Key, Needs] = Kept()
-_kept_spread: Kept[tuple[_Key, bytes], Needs] = Kept(2048)
+_kept_related: Kept[tuple[_Key, bytes, bytes, bytes], Needs] = Kept(2048)
 
 
 def needs_of(spec: PodSpecInFull) -> Needs:
-    """One for all pods that need the same, of whatever workload. Hard spread names a workload, and is added to it."""
+    """One for all pods that need the same, of whatever workload. What names other pods is added to it.
+
+    That is hard spread, and required affinity and anti-affinity: they differ for every workload.
+    """
     key = _key(spec)
     needs = _kept.get(key) or _kept.recall(key, lambda: _needs(spec))
-    spread = bytes(spec.topology_spread_constraints)
-    return _spread_needs(key, needs, spread) if _HARD in spread else needs
+    spread, (near, apart) = bytes(spec.topology_spread_constraints), map(bytes, _pod_terms_in(spec.affinity))
+    return _related(key, needs, spread, near, apart) if _HARD in spread or near or apart else needs
 
 
-def _spread_needs(key: _Key, needs: Needs, spread: bytes) -> Needs:
-    whole = (key, spread)
-    return _kept_spread.get(whole) or _kept_spread.recall(
-        whole, lambda: replace(needs, hard_spread=_hard_spread(spread))
+def _related(key: _Key, needs: Needs, spread: bytes, near: bytes, apart: bytes) -> Needs:
+    whole = (key, spread, near, apart)
+    return _kept_related.get(whole) or _kept_related.recall(
+        whole,
+        lambda: replace(
+            needs, hard_spread=_hard_spread(spread), affinity=_pod_terms(near), anti_affinity=_pod_terms(apart)
+        ),
     )
 
 
@@ -93,6 +104,7 @@ def add_parts(parts: list[Raw | bytes], spec: PodSpecInFull) -> None:
         spec.overhead,
         spec.resources,
         spec.topology_spread_constraints,
+        *_pod_terms_in(spec.affinity),
     )
     for container in spec.containers or ():
         parts += (container.resources, container.ports)
@@ -107,8 +119,7 @@ def marks_of(spec: PodSpecInFull) -> Marks:
         spec.priority_class_name,
         spec.termination_grace_period_seconds,
         spec.host_network,
-        _has_pod_affinity(spec.affinity),
-        _storage(spec.volumes),
+        _storage(spec),
         tuple([each.restart_policy for each in spec.init_containers]) if spec.init_containers else None,
     )
 
@@ -122,17 +133,20 @@ def _key(spec: PodSpecInFull) -> _Key:
     return b"\0".join(parts), marks_of(spec)
 
 
-def _has_pod_affinity(affinity: AffinityInFull | None) -> bool:
+def _pod_terms_in(affinity: AffinityInFull | None) -> tuple[Raw, Raw]:
+    """Required affinity and anti-affinity to other pods, as JSON."""
     if affinity is None:
-        return False
-    to, against = affinity.pod_affinity, affinity.pod_anti_affinity
-    return bool((to is not None and to.required) or (against is not None and against.required))
+        return _NONE
+    near, apart = affinity.pod_affinity, affinity.pod_anti_affinity
+    if near is None and apart is None:
+        return _NONE
+    return _NO_RAW if near is None else near.required, _NO_RAW if apart is None else apart.required
 
 
-def _storage(volumes: list[Volume] | None) -> tuple[bool, bool]:
-    """Whether there are claims, and whether something is kept on the node's disk."""
-    claims = local = False
-    for volume in volumes or ():
+def _storage(spec: PodSpecInFull) -> tuple[bool, bool]:
+    """Whether there are claims (of volumes, or of devices), and whether something is kept on the node's disk."""
+    claims, local = bool(spec.resource_claims), False
+    for volume in spec.volumes or ():
         if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
             claims = True
         elif volume.host_path is not None or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory"):
@@ -144,14 +158,13 @@ def _storage(volumes: list[Volume] | None) -> tuple[bool, bool]:
 
 
 def _needs(spec: PodSpecInFull) -> Needs:
-    has_claims, has_local_storage = _storage(spec.volumes)
+    has_claims, has_local_storage = _storage(spec)
     grace = spec.termination_grace_period_seconds
     return Needs(
         requests=_requests(spec),
         limits=_requests(spec, shared_limits),
         node_selector=_node_selector(spec.node_selector),
         tolerations=_tolerations(spec.tolerations),
-        has_pod_affinity=_has_pod_affinity(spec.affinity),
         has_claims=has_claims,
         has_local_storage=has_local_storage,
         host_ports=_host_ports(spec),
@@ -229,8 +242,33 @@ def _hard_spread(raw: bytes) -> tuple[HardSpread, ...]:
             each.min_domains or 1,
             each.node_affinity_policy == "Ignore",
         )
-        for each in _decode_spread(raw) or ()
+        for each in (_decode_spread(raw) if raw else None) or ()
         if each.when_unsatisfiable == _HARD.decode()
+    )
+
+
+def _pod_terms(raw: bytes) -> tuple[PodTerm, ...]:
+    return tuple(
+        PodTerm(
+            intern(each.topology_key or ""),
+            _label_terms(each.label_selector),
+            tuple(map(intern, each.namespaces or ())),
+            _label_terms(each.namespace_selector),
+        )
+        for each in (_decode_pod_terms(raw) if raw else None) or ()
+    )
+
+
+def _label_terms(selector: LabelSelector | None) -> NodeTerm | None:
+    if selector is None:
+        return None
+    equal = (selector.match_labels or NOTHING).items()
+    return (
+        *(NodeRequirement(intern(key), "In", (intern(value),)) for key, value in equal),
+        *(
+            NodeRequirement(intern(each.key or ""), intern(each.operator or ""), tuple(map(intern, each.values or ())))
+            for each in selector.match_expressions or ()
+        ),
     )
 
 

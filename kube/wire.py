@@ -128,7 +128,7 @@ class Present(Wire):
 
 
 class PodAffinity(Wire):
-    required: list[Present] | None = msgspec.field(default=None, name=_REQUIRED)
+    required: Raw = msgspec.field(default=Raw(), name=_REQUIRED)
 
 
 class AffinityInFull(Affinity):
@@ -158,6 +158,7 @@ class PodSpecInFull(PodSpec):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     volumes: list[Volume] | None = None
+    resource_claims: list[Present] | None = None
     resources: Raw = Raw()
     overhead: Raw = Raw()
     node_selector: Raw = Raw()
@@ -209,6 +210,18 @@ class SpreadConstraint(Wire):
     label_selector: dict[str, Any] | None = None
     min_domains: int | None = None
     node_affinity_policy: str | None = None
+
+
+class LabelSelector(Wire):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+
+
+class PodAffinityTerm(Wire):
+    topology_key: str | None = None
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------

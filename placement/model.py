@@ -166,6 +166,20 @@ class HardSpread:
 
 
 @dataclass(frozen=True, slots=True)
+class PodTerm:
+    """A required term of pod affinity or anti-affinity: which pods it is about, and what counts as beside them.
+
+    The selector is all there is to read: the API server merges `matchLabelKeys` and `mismatchLabelKeys` into it when it
+    creates the pod. A term that names no namespaces is about the pod's own.
+    """
+
+    topology_key: str
+    selector: NodeTerm | None = None  # of pods, by label; () selects all, None selects none
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: NodeTerm | None = None  # of further namespaces, by label; () selects all
+
+
+@dataclass(frozen=True, slots=True)
 class Needs:
     """What a pod asks of a node, beside its required node affinity. Siblings share one."""
 
@@ -174,13 +188,19 @@ class Needs:
     node_selector: Mapping[str, str] = field(default_factory=nothing)
     tolerations: tuple[Toleration, ...] = ()
     hard_spread: tuple[HardSpread, ...] = ()
-    has_pod_affinity: bool = False  # required affinity or anti-affinity to other pods
-    has_claims: bool = False  # volumes that are bound to a zone, or to one pod at a time
+    affinity: tuple[PodTerm, ...] = ()  # required, to other pods
+    anti_affinity: tuple[PodTerm, ...] = ()  # required
+    has_claims: bool = False  # volumes or devices that are bound to a zone or a node, or to one pod at a time
     has_local_storage: bool = False  # emptyDir (not in memory) or hostPath: lost with the pod
     host_ports: tuple[int, ...] = ()
     priority: int = 0
     grace_seconds: int = 30
     priority_class: str = ""
+
+    @property
+    def has_pod_affinity(self) -> bool:
+        """Required affinity or anti-affinity to other pods."""
+        return bool(self.affinity or self.anti_affinity)
 
 
 NO_NEEDS = Needs()

@@ -26,6 +26,9 @@ def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bo
     An empty selector selects everything, an absent one nothing. An operator that labels do not know selects nothing
     either. `{tier NotIn [gold]}` selects {tier: silver} and {}; `{tier In [gold]}` selects neither.
     """
-    if selector is None:
-        return False
-    return all(each.operator in OPERATORS and each.allows(labels.get(each.key)) for each in requirements(selector))
+    return selector is not None and holds(requirements(selector), labels)
+
+
+def holds(asked: NodeTerm, labels: Mapping[str, str]) -> bool:
+    """The same of a selector that was read already, as its requirements."""
+    return all(each.operator in OPERATORS and each.allows(labels.get(each.key)) for each in asked)

@@ -35,10 +35,11 @@ from placement.plan.actions import Action, How, Why
 from placement.plan.assess import Assessment, assess, put_back
 from placement.plan.group import Cohort, Ground, Group, Released, former_owner, ground_of, released
 from placement.plan.lost import Gone, proof_of
-from placement.plan.room import host_port
+from placement.plan.neighbours import Neighbours
 from placement.policy import Policy, resolve
 from placement.selector import matches
 from rebalancer.filing import discard, exclude, file, include, put
+from rebalancer.occupancy import Occupancy, is_on
 from rebalancer.signs import Signs
 
 log = logging.getLogger(__name__)
@@ -66,8 +67,8 @@ class Board:
         self._sets_of: dict[str, tuple[ReplicaSet, ...]] = {}  # by owner
         self._pods_of: dict[str, tuple[Pod, ...]] = {}  # by owner
         self._released_of: dict[str, tuple[Pod, ...]] = {}  # by former owner
-        self._pods_on: dict[str, tuple[Pod, ...]] = {}  # by node
-        self._used: dict[str, dict[str, int]] = {}  # by node; replaced, never changed
+        self._occupancy = Occupancy()
+        self._pods_on: Mapping[str, tuple[Pod, ...]] = self._occupancy.pods
         self._waiting: dict[str, Pod] = {}  # by UID: pods that have no node yet
         self._budgets: dict[str, dict[str, Budget]] = {}
         self._budget_indexes: dict[str, BudgetIndex] = {}  # made when it is asked for
@@ -185,7 +186,7 @@ class Board:
     def _interrupt(self, node: Node) -> None:
         """Empty nodes go because nobody needs them."""
         pods = self._pods_on.get(node.name, ())
-        is_used = any(_counts(pod) and (pod.owner is None or pod.owner.kind not in OF_NODES) for pod in pods)
+        is_used = any(is_on(pod) and (pod.owner is None or pod.owner.kind not in OF_NODES) for pod in pods)
         if is_used and self._class_of(node) is Class.SPOT:
             self.interrupted.append(node)
 
@@ -216,13 +217,9 @@ class Board:
                 self._dirty.add(new.owner.uid)
 
     def _take_pod(self, old: Pod | None, new: Pod | None) -> None:
+        self._occupancy.change(old, new)
         if old is not None:
             self._unfile(old)
-            if new is None or new.needs is not old.needs or new.node != old.node or _counts(new) != _counts(old):
-                self._count(old, -1)
-                self._count(new, 1)
-        else:
-            self._count(new, 1)
         if new is not None:
             self._file(new)
             if new.is_drained and not (old is not None and old.is_drained):
@@ -240,9 +237,7 @@ class Board:
         if owner_uid is not None:
             self._touch(owner_uid)
             include(self._released_of if pod.is_released else self._pods_of, owner_uid, pod)
-        if pod.node:
-            include(self._pods_on, pod.node, pod)
-        elif pod.phase == "Pending" and not pod.terminating:
+        if not pod.node and pod.phase == "Pending" and not pod.terminating:
             self._waiting[pod.uid] = pod
 
     def _unfile(self, pod: Pod) -> None:
@@ -250,24 +245,12 @@ class Board:
         if owner_uid is not None:
             self._touch(owner_uid)
             exclude(self._released_of if pod.is_released else self._pods_of, owner_uid, pod.uid)
-        if pod.node:
-            exclude(self._pods_on, pod.node, pod.uid)
         self._waiting.pop(pod.uid, None)
 
     def _touch(self, owner_uid: str) -> None:
         replica_set = self._sets.get(owner_uid)
         owner = replica_set.owner if replica_set is not None else None
         self._dirty.add(owner.uid if owner is not None else owner_uid)
-
-    def _count(self, pod: Pod | None, sign: int) -> None:
-        """What a pod takes of its node, until it is finished."""
-        if pod is None or not _counts(pod):
-            return
-        used = dict(self._used.get(pod.node, NO_AMOUNTS))
-        ports = ((host_port(port), 1) for port in pod.needs.host_ports)
-        for key, amount in (*pod.needs.requests.items(), *ports, ("pods", 1)):
-            used[key] = used.get(key, 0) + sign * amount
-        put(self._used, pod.node, used if used["pods"] else None)
 
     def _take_budget(self, old: Budget | None, new: Budget | None) -> None:
         known = new or old
@@ -415,11 +398,20 @@ class Board:
         return self._waiting.values()
 
     def used(self, node: str) -> Mapping[str, int]:
-        return self._used.get(node, NO_AMOUNTS)
+        return self._occupancy.used.get(node, NO_AMOUNTS)
 
     def amounts(self) -> Mapping[str, Mapping[str, int]]:
         """The same of all nodes, as of now; whoever has it may read it later, from any thread."""
-        return dict(self._used)
+        return dict(self._occupancy.used)
+
+    def pods(self) -> Mapping[str, tuple[Pod, ...]]:
+        """By node; as of now, too."""
+        return dict(self._pods_on)
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Who is beside whom, for one plan."""
+        return Neighbours(self.ground, self._occupancy.tenants(self._namespaces))
 
     def budgets_of(self, pod: Pod) -> tuple[Budget, ...]:
         return self._selecting(pod.namespace, pod.labels)
@@ -534,7 +526,3 @@ def _owner_uid(pod: Pod) -> str | None:
     if pod.is_released:
         return former_owner(pod)
     return pod.owner.uid if pod.owner is not None and pod.owner.kind in OF_WORKLOADS else None
-
-
-def _counts(pod: Pod) -> bool:
-    return bool(pod.node) and pod.phase not in ("Failed", "Succeeded")

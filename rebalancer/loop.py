@@ -163,6 +163,7 @@ class Loop:
             self._held(),
             MOST_NOTES,
             board.sizes,
+            board.neighbours,
         )
 
     # --- what we did, and have not seen yet --------------------------------------------------------------------------

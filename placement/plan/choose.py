@@ -60,7 +60,7 @@ class _Chooser:
         self._members: dict[str, tuple[Member, ...]] = {
             each.group.workload.uid: each.members for each in scene.assessments
         }
-        self._room = Room(scene.ground, scene.used, self._waiting)
+        self._room = Room(scene.ground, scene.used, self._waiting, scene.neighbours)
         self._moves = scene.ground.configuration.moves
         self._per_workload: Counter[str] = Counter()
         self._per_namespace: Counter[str] = Counter()
@@ -314,7 +314,7 @@ class _Chooser:
             return Blocked.LAST_ON_DEMAND
         if any(budget.allowed - self._disrupted[str(budget.key)] < 1 for budget in budgets):
             return Blocked.BUDGET
-        if self._room.take(pod, wish.to, siblings, self._pool_for(wish)) is None:
+        if self._room.take(pod, wish.to, siblings, self._pool_for(wish), goes_first=True) is None:
             return Blocked.NO_PLACE
         self._disrupted.update(str(budget.key) for budget in budgets)
         return None

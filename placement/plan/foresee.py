@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from placement import names
 from placement.configuration import Configuration
-from placement.model import NO_AMOUNTS, Class, Pod, Snapshot, Workload
+from placement.model import NO_AMOUNTS, Class, NodeRequirement, Pod, PodTerm, Snapshot, Workload
 from placement.plan.group import ground_of
+from placement.plan.neighbours import Neighbours, tenants_in
 from placement.plan.room import Room, host_port
 from placement.rollout import rollout_need
 from placement.status import WorkloadStatus
+
+NEXT = "next"  # the template hash of a revision that is not there yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +43,40 @@ def rollout_shortage(status: WorkloadStatus, room: Room) -> str:
     pod = next((each.pod for each in status.pods if each.pod.is_live), None)
     if pod is None:
         return ""
-    wanted = {Class.ON_DEMAND: need.on_demand, Class.SPOT: need.spot}
-    free = {of: room.count(pod, of, count) for of, count in wanted.items() if count}
+    wanted, newcomer = {Class.ON_DEMAND: need.on_demand, Class.SPOT: need.spot}, of_next_revision(pod)
+    free = {of: room.count(newcomer, of, count) for of, count in wanted.items() if count}
     told = [f"{wanted[of]} more {of} places, {there} free" for of, there in free.items() if there < wanted[of]]
     return f"a rollout needs {' and '.join(told)}" if told else ""
+
+
+def of_next_revision(pod: Pod) -> Pod:
+    """As a rollout creates it: terms that name its revision (`matchLabelKeys: [pod-template-hash]`) name the next."""
+    before = pod.labels.get(names.POD_TEMPLATE_HASH)
+    if before is None or not pod.needs.has_pod_affinity:
+        return pod
+
+    def renamed(term: PodTerm) -> PodTerm:
+        if term.selector is None:
+            return term
+        this, following = (NodeRequirement(names.POD_TEMPLATE_HASH, "In", (each,)) for each in (before, NEXT))
+        return replace(term, selector=tuple(following if each == this else each for each in term.selector))
+
+    near, apart = (tuple(map(renamed, terms)) for terms in (pod.needs.affinity, pod.needs.anti_affinity))
+    needs = replace(pod.needs, affinity=near, anti_affinity=apart)
+    return replace(pod, labels={**pod.labels, names.POD_TEMPLATE_HASH: NEXT}, needs=needs)
 
 
 def room_in(snapshot: Snapshot, configuration: Configuration) -> Room:
     """What is free in a snapshot."""
     used = used_by(snapshot.pods)
     waiting = [pod for pod in snapshot.pods if not pod.node and pod.is_live]
-    return Room(
-        ground_of(snapshot.nodes.values(), configuration), lambda node: used.get(node, NO_AMOUNTS), lambda: waiting
-    )
+    ground = ground_of(snapshot.nodes.values(), configuration)
+    pods_on: dict[str, list[Pod]] = {}
+    for pod in snapshot.pods:
+        if pod.node:
+            pods_on.setdefault(pod.node, []).append(pod)
+    neighbours = Neighbours(ground, tenants_in(pods_on, snapshot.namespaces))
+    return Room(ground, lambda node: used.get(node, NO_AMOUNTS), lambda: waiting, neighbours)
 
 
 def used_by(pods: Iterable[Pod]) -> Mapping[str, Mapping[str, int]]:

@@ -18,6 +18,7 @@ from placement.policy import Policy
 from placement.slots import Slots
 
 LONGEST_COOL_DOWN = 86_400.0
+NO_NODES: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Ground:
     configuration: Configuration = field(default_factory=Configuration)
     targets: Mapping[Class, tuple[Site, ...]] = field(init=False, compare=False, repr=False)
     zones: Mapping[Class, frozenset[str]] = field(init=False, compare=False, repr=False)  # those of targets
+    _domains: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         there = [site for site in self.sites.values() if site.is_target]
@@ -57,6 +59,16 @@ class Ground:
         zones = {of: frozenset(site.pool.zone for site in targets[of]) for of in Class}
         object.__setattr__(self, "targets", targets)
         object.__setattr__(self, "zones", zones)
+
+    def domain(self, key: str, value: str) -> frozenset[str]:
+        """The nodes whose label has this value. Those of all values are found out when the first is asked for."""
+        if key not in self._domains:
+            found: dict[str, set[str]] = {}
+            for name, site in self.sites.items():
+                if key in site.node.labels:
+                    found.setdefault(site.node.labels[key], set()).add(name)
+            self._domains[key] = {each: frozenset(nodes) for each, nodes in found.items()}
+        return self._domains[key].get(value, NO_NODES)
 
 
 def ground_of(nodes: Iterable[Node], configuration: Configuration) -> Ground:

@@ -1,20 +1,21 @@
 """What fits where: resources, taints, node terms, hard spreading, host ports, pod count, the zone of volumes.
 
 Used where a pod is evicted before its replacement exists, so it must never say yes too easily: pods that wait for a
-node are given theirs first, and what cannot be judged (affinity to other pods) does not fit.
+node are given theirs first, and what cannot be judged does not fit.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import islice
 
 from placement import names
 from placement.classes import Classes
 from placement.model import NO_AMOUNTS, Class, HardSpread, Needs, NodeRequirement, NodeTerm, Pod, Pool, Toleration
 from placement.plan.group import Ground, Member, Site, own_terms
+from placement.plan.neighbours import Crowd, Joins, Neighbours
 
 REPELLING = ("NoSchedule", "NoExecute")
 MOST_KINDS = 100  # of waiting pods; where more wait, nobody knows who gets what, and nothing is proven
@@ -26,42 +27,92 @@ def host_port(port: int) -> str:
     return f"host-port/{port}"
 
 
-class Room:
-    """What is free on each node, less what pods that wait will take, less what was promised in this plan."""
+class Promises:
+    """What will be taken of nodes, and by which pods."""
 
-    def __init__(self, ground: Ground, used: Used, waiting: Callable[[], Iterable[Pod]] = tuple) -> None:
+    def __init__(self) -> None:
+        self.amounts: dict[str, Counter[str]] = {}  # by node
+        self.crowd = Crowd()
+
+    def add(self, pod: Pod, node: str) -> None:
+        ports = {host_port(port): 1 for port in pod.needs.host_ports}
+        self.amounts.setdefault(node, Counter()).update({**pod.needs.requests, **ports, "pods": 1})
+        self.crowd.add(pod, node)
+
+    def copy(self) -> Promises:
+        copied = Promises()
+        for node, pods in self.crowd.pods.items():
+            for pod in pods:
+                copied.add(pod, node)
+        return copied
+
+
+class Room:
+    """What is free on each node, less what pods that wait will take, less what was promised in this plan.
+
+    Without `neighbours` a pod with required affinity or anti-affinity to other pods fits nowhere.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        used: Used,
+        waiting: Callable[[], Iterable[Pod]] = tuple,
+        neighbours: Neighbours | None = None,
+    ) -> None:
         self.ground = ground
+        self.neighbours = neighbours
         self._used = used
         self._waiting = waiting
-        self._promised: dict[str, Counter[str]] = {}
+        self._promised = Promises()  # in this plan
+        self._expected = Promises()  # the same, and what pods that wait will take
         self._is_known: dict[Class, bool] = {}  # once waiting pods have their seats: whether all of them do
         self._refused: dict[tuple[object, ...], Pod] = {}  # by what it asks for: one that fitted nowhere
 
     def targets(self, of: Class) -> Sequence[Site]:
         return self.ground.targets[of]
 
-    def take(self, pod: Pod, of: Class, siblings: Sequence[Member] = (), pool: Pool | None = None) -> str | None:
-        """A node of the class (and pool) for the pod's replacement, promised to it then; None: none is proven."""
-        if pod.needs.has_pod_affinity or not self._seat(of):
+    def take(
+        self,
+        pod: Pod,
+        of: Class,
+        siblings: Sequence[Member] = (),
+        pool: Pool | None = None,
+        *,
+        goes_first: bool = False,
+    ) -> str | None:
+        """A node of the class (and pool) for the pod's replacement, promised to it then; None: none is proven.
+
+        The replacement comes up beside the old pod, unless that one goes first.
+        """
+        if not self._can_judge(pod) or not self._seat(of):
             return None
+        joins = self._judge(pod, self._expected, pod.uid if goes_first else "")
         kind = (of, pool, id(pod.needs), pod.required_terms)
-        is_plain = not (pod.needs.hard_spread or pod.needs.has_claims)
+        is_plain = joins is None and not (pod.needs.hard_spread or pod.needs.has_claims)
         if is_plain and kind in self._refused:
             return None  # promises only ever grow
-        site = self._emptiest(pod, of, self._suited(pod, of, siblings, pool))
+        site = self._emptiest(pod, of, self._suited(pod, of, siblings, joins, pool), self._expected)
         if site is not None:
-            self._promise(site, pod.needs)
+            self._promised.add(pod, site.node.name)
+            self._expected.add(pod, site.node.name)
             return site.node.name
         if is_plain:
             self._refused[kind] = pod
         return None
 
-    def fits(self, pod: Pod, of: Class) -> bool:
-        """Whether a pod that never had a node would find one of the class now, without what we require of it."""
-        if pod.needs.has_pod_affinity or not self._seat(of):
+    def fits(self, pod: Pod, of: Class, siblings: Sequence[Member] = ()) -> bool:
+        """Whether a pod that never had a node would find one of the class now, by all that its owner asks of nodes.
+
+        That is without the class that admission requires of it. Nothing is promised. Other pods that wait take no room
+        here: many wait for reasons of their own, and must not stand in the way. Which nodes a claim can be used on is
+        not judged.
+        """
+        if not self._can_judge(pod):
             return False
-        is_suited = self._suited(pod, of, (), None)
-        return any(self._has_room(site, pod.needs) and is_suited(site) for site in self.ground.targets[of])
+        joins = self._judge(pod, self._promised)
+        is_suited = self._suited(pod, of, siblings, joins, is_soft=True)
+        return any(self._has_room(site, pod.needs, self._promised) and is_suited(site) for site in self.targets(of))
 
     def fits_empty(self, pod: Pod, of: Class) -> bool:
         """Whether it would, were the nodes that are there empty: an autoscaler can bring more of them."""
@@ -73,31 +124,52 @@ class Room:
 
     def count(self, pod: Pod, of: Class, enough: int) -> int:
         """How many pods like this one would find a place of the class now; no more than enough are looked for."""
+        self._seat(of)
+        if self._judge(pod, self._expected) is not None:
+            return self._count_one_by_one(pod, of, enough)
         classes, found = self.ground.configuration.classes, 0
         reach = Reach(own_terms(pod, classes), pod.needs.tolerations, _added(of, classes))
         for site in self.ground.targets[of]:
             if found >= enough:
                 break
-            if self._has_room(site, pod.needs) and reach.admits(site):
+            if self._has_room(site, pod.needs, self._expected) and reach.admits(site):
                 free = self.free(site)
                 asked = {**pod.needs.requests, "pods": 1}
                 found += min(free.get(key, 1) // amount for key, amount in asked.items() if amount)
         return min(found, enough)
 
+    def _count_one_by_one(self, pod: Pod, of: Class, enough: int) -> int:
+        """Each is a neighbour of the next."""
+        expected, found = self._expected.copy(), 0
+        classes = self.ground.configuration.classes
+        reach = Reach(own_terms(pod, classes), pod.needs.tolerations, _added(of, classes))
+        while found < enough:
+            site = self._emptiest(pod, of, _both(reach.admits, self._judge(pod, expected)), expected)
+            if site is None:
+                break
+            expected.add(pod, site.node.name)
+            found += 1
+        return found
+
     def free(self, site: Site) -> dict[str, int]:
         self._seat(site.of)
-        used, promised = self._taken(site)
-        return {key: amount - used.get(key, 0) - promised.get(key, 0) for key, amount in site.node.allocatable.items()}
+        used, expected = self._taken(site, self._expected)
+        return {key: amount - used.get(key, 0) - expected.get(key, 0) for key, amount in site.node.allocatable.items()}
 
-    def _taken(self, site: Site) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        return self._used(site.node.name), self._promised.get(site.node.name, NO_AMOUNTS)
+    @property
+    def crowd(self) -> Crowd:
+        """The pods that will be on nodes, for whoever adds more."""
+        return self._expected.crowd.copy()
 
-    def _free_cpu(self, site: Site) -> int:
-        used, promised = self._taken(site)
+    def _taken(self, site: Site, promises: Promises) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        return self._used(site.node.name), promises.amounts.get(site.node.name, NO_AMOUNTS)
+
+    def _free_cpu(self, site: Site, promises: Promises) -> int:
+        used, promised = self._taken(site, promises)
         return site.node.allocatable.get("cpu", 0) - used.get("cpu", 0) - promised.get("cpu", 0)
 
-    def _has_room(self, site: Site, needs: Needs) -> bool:
-        used, promised = self._taken(site)
+    def _has_room(self, site: Site, needs: Needs, promises: Promises) -> bool:
+        used, promised = self._taken(site, promises)
         if any(used.get(host_port(port)) or promised.get(host_port(port)) for port in needs.host_ports):
             return False
         there = site.node.allocatable
@@ -107,24 +179,41 @@ class Room:
             if amount
         )
 
-    def _promise(self, site: Site, needs: Needs) -> None:
-        ports = {host_port(port): 1 for port in needs.host_ports}
-        self._promised.setdefault(site.node.name, Counter()).update({**needs.requests, **ports, "pods": 1})
+    def _can_judge(self, pod: Pod) -> bool:
+        return self.neighbours is not None or not pod.needs.has_pod_affinity
 
-    def _emptiest(self, pod: Pod, of: Class, is_suited: Callable[[Site], bool]) -> Site | None:
+    def _judge(self, pod: Pod, promises: Promises, gone: str = "") -> Joins | None:
+        """Which nodes other pods leave open to the pod; None: all."""
+        if self.neighbours is None:
+            return None
+        beside = self.neighbours.without([gone]) if gone and pod.needs.has_pod_affinity else self.neighbours
+        return beside.judge(pod, promises.crowd)
+
+    def _emptiest(self, pod: Pod, of: Class, is_suited: Callable[[Site], bool], promises: Promises) -> Site | None:
         """The scheduler prefers it, too. What rules most nodes out is asked first."""
         best, most = None, pod.needs.requests.get("cpu", 0) - 1
         for site in self.ground.targets[of]:
-            cpu = self._free_cpu(site)
-            if cpu > most and self._has_room(site, pod.needs) and is_suited(site):
+            cpu = self._free_cpu(site, promises)
+            if cpu > most and self._has_room(site, pod.needs, promises) and is_suited(site):
                 best, most = site, cpu
         return best
 
-    def _suited(self, pod: Pod, of: Class, siblings: Sequence[Member], pool: Pool | None) -> Callable[[Site], bool]:
-        """Whether a node with enough room is one for the pod's replacement."""
+    def _suited(
+        self,
+        pod: Pod,
+        of: Class,
+        siblings: Sequence[Member],
+        joins: Joins | None,
+        pool: Pool | None = None,
+        *,
+        is_soft: bool = False,
+    ) -> Callable[[Site], bool]:
+        """Whether a node with enough room is one for the pod's replacement; a soft one may use either class."""
         classes, old = self.ground.configuration.classes, self.ground.sites.get(pod.node)
         reach = Reach(own_terms(pod, classes), pod.needs.tolerations, _added(of, classes))
-        spread = [(rule.topology_key, self._open(rule, pod, of, reach, siblings)) for rule in pod.needs.hard_spread]
+        required = None if is_soft else of
+        rules = pod.needs.hard_spread
+        spread = [(rule.topology_key, self._open(rule, pod, required, reach, siblings)) for rule in rules]
         zone = old.pool.zone if pod.needs.has_claims and old is not None else None
 
         def is_suited(site: Site) -> bool:
@@ -133,20 +222,23 @@ class Room:
                 and zone in (None, site.pool.zone)
                 and reach.admits(site)
                 and all(site.node.labels.get(key, "") in there for key, there in spread)
+                and (joins is None or joins(site))
             )
 
         return is_suited
 
-    def _open(self, rule: HardSpread, pod: Pod, of: Class, reach: Reach, siblings: Sequence[Member]) -> set[str]:
+    def _open(self, rule: HardSpread, pod: Pod, of: Class | None, reach: Reach, siblings: Sequence[Member]) -> set[str]:
         """The domains where one more keeps within the skew.
 
-        As the scheduler counts: domains and pods on nodes that the replacement's own terms and class leave open,
-        whether or not there is room on them, or they are cordoned.
+        As the scheduler counts: domains and pods on nodes that the replacement's own terms and class (None: either)
+        leave open, whether or not there is room on them, or they are cordoned.
         """
         key = rule.topology_key
 
         def is_counted(site: Site) -> bool:
-            return key in site.node.labels and (rule.counts_all_nodes or (site.of is of and reach.selects(site)))
+            return key in site.node.labels and (
+                rule.counts_all_nodes or (of in (None, site.of) and reach.selects(site))
+            )
 
         counts = Counter({site.node.labels[key]: 0 for site in self.ground.sites.values() if is_counted(site)})
         for member in siblings:
@@ -167,27 +259,57 @@ class Room:
             kinds: dict[tuple[object, ...], list[Pod]] = {}
             for pod in self._waiting():
                 if self.ground.configuration.classes.of_pod(pod, None) in (of, None):
-                    kinds.setdefault((id(pod.needs), pod.required_terms), []).append(pod)
+                    home = pod.namespace if pod.needs.has_pod_affinity else ""
+                    kinds.setdefault((id(pod.needs), pod.required_terms, home), []).append(pod)
             self._is_known[of] = len(kinds) <= MOST_KINDS
             for alike in islice(kinds.values(), MOST_KINDS):
                 self._seat_alike(alike, of)
         return self._is_known[of]
 
     def _seat_alike(self, pods: Sequence[Pod], of: Class) -> None:
-        """Each on the emptiest node that would take it; affinity to other pods and spreading aside."""
+        """Each on the emptiest node that would take it; spreading aside."""
         needs = pods[0].needs
         reach = Reach(_all_terms(pods[0]), needs.tolerations)
-        sites = [site for site in self.ground.targets[of] if self._has_room(site, needs) and reach.admits(site)]
-        heap = [(-self._free_cpu(site), index) for index, site in enumerate(sites)]
+        sites = [
+            site
+            for site in self.ground.targets[of]
+            if self._has_room(site, needs, self._expected) and reach.admits(site)
+        ]
+        heap = [(-self._free_cpu(site, self._expected), index) for index, site in enumerate(sites)]
         heapify(heap)
-        for _ in pods:
-            while heap and not self._has_room(sites[heap[0][1]], needs):
-                heappop(heap)
+        refused: set[tuple[str, int]] = set()  # siblings share their labels: what one of them meets, all meet
+        for pod in pods:
             if not heap:
                 return
-            site = sites[heap[0][1]]
-            self._promise(site, needs)
-            heapreplace(heap, (-self._free_cpu(site), heap[0][1]))
+            if (pod.namespace, id(pod.labels)) in refused:
+                continue
+            index = self._pick(pod, heap, sites)
+            if index is None:
+                refused.add((pod.namespace, id(pod.labels)))
+            else:
+                self._expected.add(pod, sites[index].node.name)
+                heappush(heap, (-self._free_cpu(sites[index], self._expected), index))
+
+    def _pick(self, pod: Pod, heap: list[tuple[int, int]], sites: Sequence[Site]) -> int | None:
+        """Takes the emptiest that is open to the pod off the heap, and those that are full.
+
+        Where siblings are only apart from each other, what is shut to one stays shut to all, and goes as well.
+        """
+        joins = self._judge(pod, self._expected)
+        picked, shut = None, []
+        while heap and picked is None:
+            entry = heappop(heap)
+            site = sites[entry[1]]
+            if not self._has_room(site, pod.needs, self._expected):
+                continue
+            if joins is None or joins(site):
+                picked = entry[1]
+            else:
+                shut.append(entry)
+        if pod.needs.affinity or not pod.needs.anti_affinity:
+            for entry in shut:
+                heappush(heap, entry)
+        return picked
 
 
 class Reach:
@@ -225,6 +347,10 @@ def _added(of: Class, classes: Classes) -> frozenset[tuple[str, str | None]]:
     return frozenset((each["key"], each.get("value")) for each in classes.tolerations if of is Class.SPOT)
 
 
+def _both(admits: Joins, joins: Joins | None) -> Joins:
+    return admits if joins is None else lambda site: admits(site) and joins(site)
+
+
 def _all_terms(pod: Pod) -> tuple[NodeTerm, ...]:
     """What is asked of its node, by whomever."""
     selector = tuple(NodeRequirement(key, "In", (value,)) for key, value in pod.needs.node_selector.items())
@@ -239,20 +365,23 @@ def _holds(site: Site, asked: NodeRequirement) -> bool:
 
 
 def shortage(lost: Sequence[Pod], room: Room, of: Class) -> Pod | None:
-    """The smallest pod that does not fit when all that were lost are put; None: all fit."""
-    *_, smallest = None, *left_out(lost, room, of)
+    """The smallest pod that does not fit when all that were lost are put, also beside each other; None: all fit."""
+    beside = room.neighbours.without(pod.uid for pod in lost) if room.neighbours is not None else None
+    *_, smallest = None, *left_out(lost, room, of, beside)
     return smallest
 
 
-def left_out(lost: Iterable[Pod], room: Room, of: Class) -> Iterator[Pod]:
+def left_out(lost: Iterable[Pod], room: Room, of: Class, beside: Neighbours | None = None) -> Iterator[Pod]:
     """Those that do not fit when all are put, the largest first, each where most is free of what it may use.
 
     It takes the emptiest node each time, so it may find a shortage where a cleverer packing would not. That costs
-    little: soft pods prefer their class all the same.
+    little: soft pods prefer their class all the same. Without `beside` it tells what the class lacks; with it, also
+    which pods other pods keep out.
     """
     classes, sites = room.ground.configuration.classes, room.targets(of)
-    free = [room.free(site) for site in sites]
+    free, crowd = [room.free(site) for site in sites], room.crowd
     heaps: dict[object, list[tuple[int, int]]] = {}  # by what tells where a pod may go
+    refused: set[tuple[object, ...]] = set()  # siblings that others keep out
 
     def heap_for(terms: tuple[NodeTerm, ...], tolerations: tuple[Toleration, ...]) -> list[tuple[int, int]]:
         reach = Reach(terms, tolerations, _added(of, classes))
@@ -265,21 +394,44 @@ def left_out(lost: Iterable[Pod], room: Room, of: Class) -> Iterator[Pod]:
         if alike not in heaps:
             kind = (own_terms(pod, classes), pod.needs.tolerations)
             heaps[alike] = heaps.setdefault(kind, heaps.get(kind) or heap_for(*kind))
-        if not _put(pod, heaps[alike], free):
+        joins = beside.judge(pod, crowd) if beside is not None else None
+        sibling = (*alike, pod.namespace, id(pod.labels))
+        index = _put(pod, heaps[alike], free, sites, joins) if joins is None or sibling not in refused else None
+        if index is None:
+            refused.add(sibling)
             yield pod
+        elif beside is not None:
+            crowd.add(pod, sites[index].node.name)
 
 
-def _put(pod: Pod, heap: list[tuple[int, int]], free: Sequence[dict[str, int]]) -> bool:
-    """On the emptiest. Others may have put pods there since the heap was made: then it is not the emptiest any more."""
-    while heap and -heap[0][0] != free[heap[0][1]].get("cpu", 0):
-        heapreplace(heap, (-free[heap[0][1]].get("cpu", 0), heap[0][1]))
-    if not heap or not _fits(free[heap[0][1]], pod.needs.requests):
-        return False
-    index = heap[0][1]
-    for key, amount in {**pod.needs.requests, "pods": 1}.items():
-        free[index][key] = free[index].get(key, 0) - amount
-    heapreplace(heap, (-free[index].get("cpu", 0), index))
-    return True
+def _put(
+    pod: Pod,
+    heap: list[tuple[int, int]],
+    free: Sequence[dict[str, int]],
+    sites: Sequence[Site],
+    joins: Joins | None,
+) -> int | None:
+    """On the emptiest that is open to it; which that is.
+
+    Others may have put pods there since the heap was made: then it is not the emptiest any more.
+    """
+    shut: list[tuple[int, int]] = []
+    while heap:
+        top, index = heap[0]
+        if -top != free[index].get("cpu", 0):
+            heapreplace(heap, (-free[index].get("cpu", 0), index))
+        elif joins is None or joins(sites[index]):
+            break
+        else:
+            shut.append(heappop(heap))
+    put = heap[0][1] if heap and _fits(free[heap[0][1]], pod.needs.requests) else None
+    if put is not None:
+        for key, amount in {**pod.needs.requests, "pods": 1}.items():
+            free[put][key] = free[put].get(key, 0) - amount
+        heapreplace(heap, (-free[put].get("cpu", 0), put))
+    for entry in shut:
+        heappush(heap, entry)
+    return put
 
 
 def _fits(free: Mapping[str, int], requests: Mapping[str, int]) -> bool:

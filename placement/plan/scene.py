@@ -14,6 +14,7 @@ from placement.plan.actions import How
 from placement.plan.assess import Assessment, shape_of
 from placement.plan.group import Evicted, Ground, Group, own_terms
 from placement.plan.lost import Lost
+from placement.plan.neighbours import Neighbours
 from placement.plan.room import Used
 
 Target = tuple[Class, Pool | None, Shape]  # what one probe stands for: the class, the pool that is preferred, the shape
@@ -39,6 +40,7 @@ class Scene:
     held: Mapping[tuple[str, How], Outcome] = field(default_factory=dict)  # by UID: what failed a moment ago, and how
     most_notes: int | None = None  # annotations at once; None: all
     sizes: Mapping[str, int] = field(default_factory=dict)  # by namespace: how many workloads we look after
+    neighbours: Neighbours | None = None  # None: no place is proven for pods with affinity to other pods
 
 
 def demand_of(pod: Pod, classes: Classes) -> Demand:

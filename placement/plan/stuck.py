@@ -16,7 +16,7 @@ from placement.model import Class, Pod
 from placement.outage import LONGEST_SECONDS, Demand, Evidence, Outage, Shape, limited_to, without_zones
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.assess import Stuck
-from placement.plan.group import Site
+from placement.plan.group import Member, Site
 from placement.plan.lost import BY
 from placement.plan.room import Room
 from placement.plan.scene import Scene, Target, demand_of, target
@@ -50,21 +50,22 @@ class WayOut:
         self._skip = skip
         self._classes = scene.ground.configuration.classes
         self._evidence: list[tuple[Class, Demand]] = []
+        self._fitting: dict[tuple[object, ...], bool] = {}  # by what decides it, which many pods have in common
 
     def freed(self) -> Freed:
         found = Freed()
         for each in self._scene.assessments:
             for stuck in each.stuck:
-                actions = self._one(stuck, found.outages)
+                actions = self._one(stuck, each.members, found.outages)
                 (found.given_up if stuck.undo else found.replaced).extend(actions)
         return found
 
-    def _one(self, stuck: Stuck, outages: list[Outage]) -> Sequence[Action]:
+    def _one(self, stuck: Stuck, siblings: Sequence[Member], outages: list[Outage]) -> Sequence[Action]:
         """Nothing where the policy says to wait. A move that can be given up needs no evidence: the old pod serves."""
         if not stuck.falls_back:
             return ()
         demand = demand_of(stuck.pod, self._classes)
-        has_way_out = bool(stuck.undo) or self._has_way_out(stuck)
+        has_way_out = bool(stuck.undo) or self._has_way_out(stuck, siblings)
         if has_way_out:
             self._evidence.append((stuck.of, demand))
         is_required = stuck.group.policy.rebalance == "auto" or stuck.of is Class.ON_DEMAND  # of the next one, too
@@ -107,15 +108,20 @@ class WayOut:
         scene = self._scene
         return scene.outages.stands(of, scene.ground.zones[of], demand, scene.now)
 
-    def _has_way_out(self, stuck: Stuck) -> bool:
+    def _has_way_out(self, stuck: Stuck, siblings: Sequence[Member]) -> bool:
         """It would fit on the other class: now, or where an autoscaler brings nodes, on one that is empty."""
         pod, other = stuck.pod, stuck.of.other
         if pod.needs.has_claims and not _is_refused_by_terms(pod):
             return False
-        if self._room.fits(pod, other):
-            return True
         is_scaled = self._classes.is_scaled or self._scene.is_awaited(pod) > float("-inf")
-        return is_scaled and self._room.fits_empty(pod, other)
+        is_plain = not (pod.needs.hard_spread or pod.needs.has_pod_affinity)
+        owner = "" if is_plain else stuck.group.workload.uid
+        key = (other, id(pod.needs), pod.required_terms, is_scaled, owner)
+        if key not in self._fitting:
+            self._fitting[key] = self._room.fits(pod, other, siblings) or (
+                is_scaled and self._room.fits_empty(pod, other)
+            )
+        return self._fitting[key]
 
     def _note(self, stuck: Stuck, demand: Demand, shape: Shape | None = None) -> Outage:
         """For its own namespace, and what it asks for: nobody else's pods are softened by it."""

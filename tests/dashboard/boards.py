@@ -107,7 +107,16 @@ class Shown:
         self.board.drain()
         self.board.refresh(self.now)
         board = self.board
-        made = plan(Scene(board.restless, board.ground, board.used, self.now, is_paused=self.pause is not None))
+        made = plan(
+            Scene(
+                board.restless,
+                board.ground,
+                board.used,
+                self.now,
+                is_paused=self.pause is not None,
+                neighbours=board.neighbours,
+            )
+        )
         self.history.note(self.viewer.take(made, self.now), done, self.now)
         return made
 

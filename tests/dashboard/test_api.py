@@ -13,7 +13,7 @@ from cli.status import as_json
 from placement import names
 from placement.configuration import Configuration, NamespaceLimit
 from placement.drill import drill
-from placement.model import Class, Snapshot
+from placement.model import Class, NodeRequirement, PodTerm, Snapshot
 from placement.observation import Observed, Rates, Record
 from placement.outage import Outage, Outages
 from placement.outcome import Outcome
@@ -163,6 +163,16 @@ def test_a_drill_tells_whether_the_rest_fits() -> None:
     room = shown().get("drill?node=spot-a")["room"]
     assert (room["spot"]["pods"], room["spot"]["fits"], room["allOnDemand"]["fits"]) == (4, False, False)
     assert shown().get("drill?node=spot-b")["room"]["spot"] == {"pods": 2, "fits": True, "leftOut": None}
+
+
+@pytest.mark.parametrize(("where", "fits"), [(("od-a", "spot-a"), True), (("od-a", "spot-a", "od-b"), False)])
+def test_a_drill_counts_hosts_where_pods_are_kept_apart(where: tuple[str, ...], fits: bool) -> None:
+    """Each replica on a host of its own: what is lost needs an empty host, however much room the others have."""
+    apart = PodTerm(names.HOSTNAME, (NodeRequirement("app", "In", ("web",)),))
+    workload, replica_set, pods = deployment("web", where)
+    alone = [replace(each, needs=replace(each.needs, anti_affinity=(apart,))) for each in pods]
+    room = shown(snapshot((workload, replica_set, alone))).get("drill?spot=1")["room"]
+    assert (room["allOnDemand"]["pods"], room["allOnDemand"]["fits"]) == (1, fits)
 
 
 def test_a_drill_asks_for_one_thing_that_exists() -> None:

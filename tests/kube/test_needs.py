@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kube.resources import PODS, PODS_IN_FULL
-from placement.model import NO_NEEDS, HardSpread, Needs, Pod, Toleration
+from placement.model import NO_NEEDS, HardSpread, Needs, NodeRequirement, Pod, PodTerm, Toleration
 from tests.kube.objects import Raw, event, page, raw_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -137,20 +137,79 @@ def test_ports_of_the_host_are_told(spec: Raw, expected: tuple[int, ...]) -> Non
     assert needs(**spec).host_ports == expected
 
 
-AFFINITIES: dict[str, tuple[Raw | None, bool]] = {
-    "none": (None, False),
-    "to nodes": ({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}, False),
-    "preferred": ({"podAntiAffinity": {PREFERRED: [{"weight": 1}]}}, False),
-    "required of nobody": ({"podAffinity": {REQUIRED: []}, "podAntiAffinity": {REQUIRED: None}}, False),
-    "near others": ({"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}, True),
-    "away from others": ({"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}, True),
+Terms = tuple[PodTerm, ...]
+AFFINITIES: dict[str, tuple[Raw | None, Terms, Terms]] = {
+    "none": (None, (), ()),
+    "to nodes": ({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}, (), ()),
+    "preferred": ({"podAntiAffinity": {PREFERRED: [{"weight": 1}]}}, (), ()),
+    "empty lists": ({"podAffinity": {REQUIRED: []}, "podAntiAffinity": {REQUIRED: None}}, (), ()),
+    "near others": ({"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}, (PodTerm("zone"),), ()),
+    "away from others": ({"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}, (), (PodTerm("zone"),)),
+    "both": (
+        {"podAffinity": {REQUIRED: [{"topologyKey": "a"}]}, "podAntiAffinity": {REQUIRED: [{}, {"topologyKey": "b"}]}},
+        (PodTerm("a"),),
+        (PodTerm(""), PodTerm("b")),
+    ),
 }
 
 
-@pytest.mark.parametrize(("affinity", "expected"), AFFINITIES.values(), ids=AFFINITIES.keys())
-def test_required_affinity_to_pods_is_told(affinity: Raw | None, expected: bool) -> None:
+@pytest.mark.parametrize(("affinity", "near", "apart"), AFFINITIES.values(), ids=AFFINITIES.keys())
+def test_required_affinity_to_pods_is_read(affinity: Raw | None, near: Terms, apart: Terms) -> None:
     """Only what the scheduler insists on."""
-    assert needs(affinity=affinity).has_pod_affinity is expected
+    read = needs(affinity=affinity)
+    assert (read.affinity, read.anti_affinity) == (near, apart)
+    assert read.has_pod_affinity is bool(near or apart)
+
+
+POD_TERMS: dict[str, tuple[Raw, PodTerm]] = {
+    "no selector selects nothing": ({"labelSelector": None}, PodTerm("host", None)),
+    "an empty selector selects everything": ({"labelSelector": {}}, PodTerm("host", ())),
+    "labels and expressions must all hold": (
+        {
+            "labelSelector": {
+                "matchLabels": {"app": "web"},
+                "matchExpressions": [
+                    {"key": "tier", "operator": "NotIn", "values": ["gold"]},
+                    {"key": "old", "operator": "DoesNotExist"},
+                ],
+            }
+        },
+        PodTerm(
+            "host",
+            (
+                NodeRequirement("app", "In", ("web",)),
+                NodeRequirement("tier", "NotIn", ("gold",)),
+                NodeRequirement("old", "DoesNotExist"),
+            ),
+        ),
+    ),
+    "namespaces by name": ({"namespaces": ["a", "b"]}, PodTerm("host", None, ("a", "b"))),
+    "namespaces by label": (
+        {"namespaceSelector": {"matchLabels": {"team": "x"}}},
+        PodTerm("host", None, (), (NodeRequirement("team", "In", ("x",)),)),
+    ),
+    "all namespaces": ({"labelSelector": {}, "namespaceSelector": {}}, PodTerm("host", (), (), ())),
+    "keys that the API server has merged into the selector": (
+        {
+            "labelSelector": {"matchExpressions": [{"key": "hash", "operator": "In", "values": ["h"]}]},
+            "matchLabelKeys": ["hash"],
+        },
+        PodTerm("host", (NodeRequirement("hash", "In", ("h",)),)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("raw", "expected"), POD_TERMS.values(), ids=POD_TERMS.keys())
+def test_a_term_says_which_pods_it_is_about(raw: Raw, expected: PodTerm) -> None:
+    """An absent selector and an empty one are opposites."""
+    (read,) = needs(affinity={"podAntiAffinity": {REQUIRED: [{"topologyKey": "host"} | raw]}}).anti_affinity
+    assert read == expected
+
+
+@pytest.mark.parametrize("claims", [None, [], [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]])
+def test_devices_are_claims_too(claims: list[Raw] | None) -> None:
+    """A claimed device is on some nodes, and bound to one pod at a time."""
+    assert needs(resourceClaims=claims).has_claims is bool(claims)
 
 
 def test_tolerations_are_read_as_the_api_means_them() -> None:
@@ -188,7 +247,7 @@ def test_a_spec_that_says_nothing_needs_nothing() -> None:
     """Absent, null or unknown: all the same."""
     fields = (
         "affinity containers initContainers volumes resources overhead nodeSelector tolerations "
-        "topologySpreadConstraints hostNetwork priority terminationGracePeriodSeconds"
+        "resourceClaims topologySpreadConstraints hostNetwork priority terminationGracePeriodSeconds"
     )
     assert needs() == NO_NEEDS
     assert needs(**dict.fromkeys(fields.split())) == NO_NEEDS
@@ -208,6 +267,9 @@ WRONG: dict[str, Raw] = {
     "tolerations": {"tolerations": [{"key": 1}]},
     "node selector": {"nodeSelector": {"a": 1}},
     "hard spread": {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "maxSkew": "1"}]},
+    "pod affinity": {"affinity": {"podAffinity": {REQUIRED: {"topologyKey": "zone"}}}},
+    "a term's selector": {"affinity": {"podAntiAffinity": {REQUIRED: [{"labelSelector": {"matchLabels": {"a": 1}}}]}}},
+    "devices": {"resourceClaims": "gpu"},
     "priority": {"priority": "high"},
     "overhead": {"overhead": [1]},
 }
@@ -239,6 +301,20 @@ def test_siblings_share_their_needs() -> None:
     assert one.needs is two.needs is three.needs
 
 
+def test_siblings_share_needs_that_name_other_pods() -> None:
+    """Terms are decoded once for a workload; another workload's are other needs."""
+
+    def apart(name: str, app: str) -> Raw:
+        term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": app}}}
+        return sibling(name, affinity={"podAntiAffinity": {REQUIRED: [term]}})
+
+    raws = apart("a", "web"), apart("b", "web"), apart("c", "api")
+    one, two, other = PODS_IN_FULL.shape.page(page(*raws)).items
+    assert one.needs is two.needs
+    assert other.needs != one.needs
+    assert other.needs.requests is one.needs.requests
+
+
 DIFFERENCES: dict[str, Raw] = {
     "what is asked for": {"containers": [asking("200m")]},
     "a container less": {"containers": []},
@@ -248,6 +324,12 @@ DIFFERENCES: dict[str, Raw] = {
     "node selector": {"nodeSelector": {"a": "b"}},
     "hard spread": {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone"}]},
     "pod affinity": {"affinity": {"podAffinity": {REQUIRED: [{}]}}},
+    "pod anti-affinity": {"affinity": {"podAntiAffinity": {REQUIRED: [{}]}}},
+    "another term": {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}},
+    "hard spread and a term": {
+        "topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone"}],
+        "affinity": {"podAntiAffinity": {REQUIRED: [{}]}},
+    },
     "claims": {"volumes": [{"persistentVolumeClaim": {}}]},
     "local storage": {"volumes": [{"emptyDir": {}}]},
     "the host's ports": {"containers": [asking("100m", ports=[{"hostPort": 81}])]},

@@ -1,11 +1,25 @@
 """What would be in the way of the next rollout."""
 
+from dataclasses import replace
+
 import pytest
 
 from placement import names
 from placement.configuration import Configuration
-from placement.model import Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
-from placement.plan.foresee import foreseen, room_in
+from placement.model import (
+    Kind,
+    Namespace,
+    Node,
+    NodeRequirement,
+    NodeTerm,
+    Owner,
+    Pod,
+    PodTerm,
+    ReplicaSet,
+    Snapshot,
+    Workload,
+)
+from placement.plan.foresee import foreseen, of_next_revision, room_in
 from placement.status import statuses
 from tests.placement.plans import NEEDS, ON_DEMAND, SPOT, node
 
@@ -56,3 +70,46 @@ def test_places_that_a_rollout_will_lack_are_told_beforehand(snapshot: Snapshot,
     configuration = Configuration()
     told = foreseen(statuses(snapshot, configuration), room_in(snapshot, configuration))
     assert [each.text for each in told] == expected
+
+
+WEB = NodeRequirement("app", "In", ("web",))
+OF_ITS_REVISION = NodeRequirement(names.POD_TEMPLATE_HASH, "In", ("abc",))
+
+
+def apart(selector: NodeTerm, *nodes: Node) -> Snapshot:
+    """Three replicas that are to be on hosts of their own; a rollout needs one more on on-demand."""
+    needs = replace(NEEDS, anti_affinity=(PodTerm(names.HOSTNAME, selector),))
+    labels = {"app": "web", names.POD_TEMPLATE_HASH: "abc"}
+    seen = shop(*nodes)
+    pods = tuple(
+        replace(each, node=where, labels=labels, needs=needs)
+        for each, where in zip(seen.pods, ("o", "s", "t"), strict=False)
+    )
+    workloads = (replace(seen.workloads[0], replicas=3),)
+    return replace(seen, pods=pods, workloads=workloads, replica_sets=(replace(seen.replica_sets[0], replicas=3),))
+
+
+HOSTS = node("o"), node("s", SPOT), node("t", SPOT)
+APART: dict[str, tuple[Snapshot, list[str]]] = {
+    "no host is left": (apart((WEB,), *HOSTS), ["a rollout needs 1 more on-demand places, 0 free"]),
+    "one is": (apart((WEB,), *HOSTS, node("p")), []),
+    "they are apart within their revision alone": (apart((WEB, OF_ITS_REVISION), *HOSTS), []),
+}
+
+
+@pytest.mark.parametrize(("snapshot", "expected"), APART.values(), ids=APART.keys())
+def test_a_rollout_needs_hosts_of_its_own_where_pods_are_kept_apart(snapshot: Snapshot, expected: list[str]) -> None:
+    """Room for more is of no use on a host that has one already."""
+    configuration = Configuration()
+    told = foreseen(statuses(snapshot, configuration), room_in(snapshot, configuration))
+    assert [each.text for each in told] == expected
+
+
+def test_what_names_no_revision_is_the_same_for_the_next() -> None:
+    """Terms without a selector, or about other revisions, stay as they are."""
+    terms = (PodTerm("zone"), PodTerm("zone", (WEB, replace(OF_ITS_REVISION, values=("other",)))))
+    pod = Pod("shop", "p", labels={names.POD_TEMPLATE_HASH: "abc"}, needs=replace(NEEDS, affinity=terms))
+    assert of_next_revision(pod).needs == pod.needs
+    assert of_next_revision(pod).labels == {names.POD_TEMPLATE_HASH: "next"}
+    plain = replace(pod, needs=NEEDS)
+    assert of_next_revision(plain) is plain

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from placement import names
-from placement.model import HardSpread, Needs, Node, NodeRequirement, NodeTaint, Pod, Toleration
+from placement.model import HardSpread, Needs, Node, NodeRequirement, NodeTaint, Pod, PodTerm, Toleration
 from placement.plan.group import Member
+from placement.plan.neighbours import Neighbours, tenants_in
 from placement.plan.room import Room, left_out, shortage
 from tests.placement.plans import NEEDS, ON_DEMAND, SPOT, ground, member, node, pod
 
@@ -40,6 +41,8 @@ def numbered(value: str) -> Node:
 IN_ZONE_B = ((NodeRequirement(names.ZONE, "In", ("b",)),),)
 MORE_THAN_8, LESS_THAN_8 = NodeRequirement("cores", "Gt", ("8",)), NodeRequirement("cores", "Lt", ("8",))
 DEDICATED = NodeTaint("dedicated", "db")
+WEB = NodeRequirement("app", "In", ("web",))
+APART = PodTerm(names.HOSTNAME, (WEB,))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ DEDICATED = NodeTaint("dedicated", "db")
         (pod("p", 0, needs=NEEDS, required_terms=IN_ZONE_B), node("n", zone="a"), False),
         (pod("p", 0, needs=NEEDS, required_terms=IN_ZONE_B), node("n", zone="b"), True),
         (needing(node_selector={names.ZONE: "b"}), node("n", zone="a"), False),
-        (needing(has_pod_affinity=True), node("n"), False),
+        (needing(anti_affinity=(APART,)), node("n"), False),
         (asking(MORE_THAN_8), numbered("16"), True),
         (asking(MORE_THAN_8), numbered("8"), False),
         (asking(LESS_THAN_8), numbered("4"), True),
@@ -130,7 +133,7 @@ def test_a_port_of_the_host_is_there_once() -> None:
     [
         (pod("w", None, owner="job", needs=BIG), False),
         (pod("w", 1, needs=BIG, annotations={names.SOFT: "true"}), False),
-        (pod("w", None, needs=replace(BIG, has_pod_affinity=True)), False),
+        (pod("w", None, needs=replace(BIG, anti_affinity=(APART,))), False),
         (pod("w", None, needs=replace(BIG, host_ports=(80,))), False),
         (pod("w", 1, needs=BIG, required_terms=((NodeRequirement(names.CAPACITY, "In", ("spot",)),),)), True),
         (pod("w", None, needs=BIG, required_terms=IN_ZONE_B), True),
@@ -256,3 +259,202 @@ def test_a_shortage_is_told_by_the_smallest_pod_that_is_left_out() -> None:
     assert smallest.name == "b"
     assert shortage(lost, room(node("s", SPOT), node("t", SPOT)), SPOT) is None
     assert shortage(lost, room(), SPOT) is not None
+
+
+# --- beside other pods -----------------------------------------------------------------------------------------------
+
+FAR_APART = PodTerm(names.ZONE, (WEB,))
+NEAR = PodTerm(names.ZONE, (WEB,))
+
+
+def shared(*nodes: Node, there: Sequence[Pod] = (), waiting: Sequence[Pod] = ()) -> Room:
+    """Room on nodes with these pods, of which it is known who is where."""
+    on = ground(*nodes)
+    pods_on: dict[str, list[Pod]] = {}
+    for each in there:
+        pods_on.setdefault(each.node, []).append(each)
+    return Room(on, nothing_used, lambda: waiting, Neighbours(on, tenants_in(pods_on, {})))
+
+
+def apart(name: str, where: str = "", term: PodTerm = APART, **fields: Any) -> Pod:
+    return pod(name, 0, where, needs=replace(NEEDS, anti_affinity=(term,)), **fields)
+
+
+def test_promises_keep_siblings_apart() -> None:
+    """Two hosts with four places each, one of them taken: one more, and no third on either."""
+    places = shared(node("n"), node("m"), there=[apart("x", "n")])
+    assert [places.take(apart(name), ON_DEMAND) for name in "ab"] == ["m", None]
+    assert places.take(pod("c", 0), ON_DEMAND) is None  # it has no terms, but theirs are about it
+    assert places.take(pod("d", 0, labels={"app": "other"}), ON_DEMAND) is not None
+
+
+def test_what_others_keep_away_is_not_taken_for_a_full_class() -> None:
+    """Two pods that ask for the same: that one of them is kept out says nothing about the other."""
+    places = shared(node("n"), there=[apart("x", "n")])
+    assert places.take(pod("p", 0), ON_DEMAND) is None
+    assert places.take(pod("q", 0, labels={"app": "other"}), ON_DEMAND) == "n"
+
+
+def test_company_is_found_only_in_its_domain() -> None:
+    """One of the kind is in zone b: the next goes there, though the node in zone a is emptier."""
+    near = pod("p", 0, needs=replace(NEEDS, affinity=(NEAR,)))
+    nodes = node("n", zone="a", cpu=8000), node("m", zone="b")
+    assert shared(*nodes, there=[pod("x", 0, "m")]).take(near, ON_DEMAND) == "m"
+    assert shared(*nodes).take(near, ON_DEMAND) == "n"
+    assert room(*nodes).take(near, ON_DEMAND) is None
+
+
+def test_a_replacement_comes_up_beside_the_old_pod_unless_that_goes_first() -> None:
+    """Apart by zone, with one zone: only whoever leaves first makes room for its successor."""
+    old = apart("p", "s", FAR_APART)
+    nodes = node("s", SPOT, "a"), node("n", zone="a")
+    assert shared(*nodes, there=[old]).take(old, ON_DEMAND) is None
+    assert shared(*nodes, there=[old]).take(old, ON_DEMAND, goes_first=True) == "n"
+    both = [old, apart("x", "s", FAR_APART)]
+    assert shared(*nodes, there=both).take(old, ON_DEMAND, goes_first=True) is None
+
+
+WAITING: dict[str, tuple[list[Pod], list[str | None]]] = {
+    "nobody": ([], ["n", "m", "l"]),
+    "one takes a host": ([apart("w")], ["m", "l", None]),
+    "as many as there are hosts take all": ([apart(f"w{k}") for k in range(3)], [None, None, None]),
+    "more than there are hosts, too": ([apart(f"w{k}") for k in range(30)], [None, None, None]),
+    "so do others that want a host for themselves": (
+        [apart(f"w{k}", labels={"app": "other"}, term=PodTerm(names.HOSTNAME, ())) for k in range(2)],
+        ["l", None, None],
+    ),
+    "those that fit nowhere take none": ([apart("w", labels={"app": "shy"})], ["n", "m", "l"]),
+    "nor do those without terms that others keep out": (
+        [pod("w", None, labels={"app": "shy"}), pod("v", None, labels={"app": "shy"})],
+        ["n", "m", "l"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("waiting", "left"), WAITING.values(), ids=WAITING.keys())
+def test_pods_that_wait_keep_apart_as_well(waiting: list[Pod], left: list[str | None]) -> None:
+    """Three hosts of sixteen, eight and four places. On each is a pod that keeps those away that are shy."""
+    nodes = node("n", cpu=16_000), node("m", cpu=8000), node("l")
+    shy = PodTerm(names.HOSTNAME, (NodeRequirement("app", "In", ("shy",)),), ("shop",))
+    there = [replace(apart(f"x{each.name}", each.name, shy), namespace="yard") for each in nodes]
+    places = shared(*nodes, there=there, waiting=waiting)
+    assert [places.take(apart(name), ON_DEMAND) for name in "abc"] == left
+
+
+def test_many_that_wait_and_are_refused_cost_little() -> None:
+    """Of 2,000 siblings that are to be apart, 200 get the hosts; the others are not tried on every host."""
+    nodes = [node(f"n{k}") for k in range(200)]
+    labels = {"app": "web"}
+    waiting = [apart(f"w{k}", labels=labels) for k in range(2000)]
+    asked = []
+
+    class Counted(Neighbours):
+        def has_any(self, *args: Any) -> bool:
+            asked.append(args)
+            return super().has_any(*args)
+
+    on = ground(*nodes)
+    places = Room(on, nothing_used, lambda: waiting, Counted(on, tenants_in({}, {})))
+    assert places.take(apart("p", labels=labels), ON_DEMAND) is None
+    assert len(asked) < 1000
+
+
+def test_as_many_are_counted_as_may_be_beside_each_other() -> None:
+    """Four hosts, one taken: three more, however much room they have. One keeps out even those without terms."""
+    nodes = [node(f"n{k}") for k in range(4)]
+    assert shared(*nodes, there=[apart("x", "n0")]).count(apart("p"), ON_DEMAND, 10) == 3
+    assert shared(*nodes, there=[apart("x", "n0")]).count(apart("p"), ON_DEMAND, 2) == 2
+    assert shared(*nodes, there=[apart("x", "n0")]).count(pod("p", 0), ON_DEMAND, 100) == 12
+    assert shared(*nodes).count(pod("p", 0), ON_DEMAND, 100) == 16
+    assert room(*nodes).count(apart("p"), ON_DEMAND, 100) == 16  # where nothing is known, by resources alone
+
+
+OURS_IS_SPOT = ((NodeRequirement(names.CAPACITY, "In", ("spot",)),),)
+OWN_ZONE = ((NodeRequirement(names.CAPACITY, "In", ("spot",)), NodeRequirement(names.ZONE, "In", ("b",))),)
+
+
+def stuck(**needs: Any) -> Pod:
+    return pod("p", 0, needs=replace(NEEDS, **needs), required_terms=OURS_IS_SPOT, unschedulable="0/9 nodes")
+
+
+FITS: dict[str, tuple[Pod, Room, bool]] = {
+    "without our term": (stuck(), room(node("n")), True),
+    "not without its owner's": (pod("p", 0, required_terms=OWN_ZONE), room(node("n", zone="a")), False),
+    "nor without room": (stuck(requests={"cpu": 9000}), room(node("n")), False),
+    "nor on a taint that it does not tolerate": (stuck(), room(node("n", taints=(DEDICATED,))), False),
+    "nor where its port is taken": (
+        stuck(host_ports=(80,)),
+        room(node("n"), used={"n": {"host-port/80": 1, "pods": 1}}),
+        False,
+    ),
+    "nor where pods are as many as may be": (stuck(), room(node("n"), used={"n": {"pods": 110}}), False),
+    "with claims, of which only the scheduler knows": (stuck(has_claims=True), room(node("n")), True),
+    "apart from its siblings": (
+        stuck(anti_affinity=(APART,)),
+        shared(node("n"), node("m"), there=[apart("x", "m")]),
+        True,
+    ),
+    "not beside one of them": (stuck(anti_affinity=(APART,)), shared(node("n"), there=[apart("x", "n")]), False),
+    "not near those that are not there": (
+        stuck(affinity=(PodTerm(names.ZONE, (NodeRequirement("app", "In", ("cache",)),)),)),
+        shared(node("n")),
+        False,
+    ),
+    "not where nothing is known of others": (stuck(anti_affinity=(APART,)), room(node("n")), False),
+    "whoever else waits": (stuck(requests={"cpu": 4000}), room(node("n"), waiting=[pod("w", None)]), True),
+    "however many kinds wait": (
+        stuck(),
+        room(node("n"), waiting=[pod(f"w{k}", None, needs=Needs(requests={"cpu": k + 1})) for k in range(200)]),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("asks", "places", "fits"), FITS.values(), ids=FITS.keys())
+def test_a_pod_that_never_had_a_node_fits_or_not(asks: Pod, places: Room, fits: bool) -> None:
+    """By what its owner asks for; asked twice, since nothing is promised."""
+    assert [places.fits(asks, ON_DEMAND), places.fits(asks, ON_DEMAND)] == [fits, fits]
+
+
+def test_what_was_promised_is_not_there_for_another() -> None:
+    """But pods that wait have been promised nothing, also when they were given seats in between."""
+    waits, asks = pod("w", None, needs=replace(NEEDS, requests={"cpu": 2000})), needing(requests={"cpu": 3000})
+    places = room(node("n"), waiting=[waits])
+    assert places.take(needing(requests={"cpu": 1000}), ON_DEMAND) == "n"
+    assert places.fits(asks, ON_DEMAND)
+    assert places.take(needing(requests={"cpu": 1000}), ON_DEMAND) == "n"
+    assert not places.fits(asks, ON_DEMAND)
+    beside = shared(node("n"))
+    assert beside.take(apart("a"), ON_DEMAND) == "n"
+    assert not beside.fits(apart("b"), ON_DEMAND)
+
+
+def test_a_pod_that_may_use_either_class_is_spread_over_both() -> None:
+    """Two siblings on spot in b, one on on-demand in a: one more in a keeps within the skew, but not by class."""
+    rule = HardSpread(names.ZONE, 1)
+    siblings = [member("x", 1, SPOT, "b"), member("z", 3, SPOT, "b"), member("y", 2, ON_DEMAND, "a")]
+    nodes = node("n", zone="a"), node("m", zone="b", unschedulable=True), node("s", SPOT, "b")
+    asks = stuck(hard_spread=(rule,))
+    assert room(*nodes).fits(asks, ON_DEMAND, siblings)
+    assert room(*nodes).take(asks, ON_DEMAND, siblings) is None
+
+
+def test_what_is_lost_is_put_beside_what_is_left() -> None:
+    """Three siblings that are to be apart, and two hosts: one is left out. By resources alone all would fit."""
+    lost = [apart(name, "gone") for name in "abc"]
+    hosts = node("s", SPOT), node("t", SPOT)
+    assert shortage(lost, room(*hosts), SPOT) is None
+    assert [each.name for each in left_out(lost, shared(*hosts), SPOT)] == []
+    left = shortage(lost, shared(*hosts), SPOT)
+    assert left is not None
+    assert left.name == "c"
+    assert shortage(lost, shared(*hosts, node("u", SPOT)), SPOT) is None
+    assert shortage(lost[:2], shared(*hosts, there=[apart("x", "t")]), SPOT) is not None
+    assert shortage([pod("p", 0)], shared(*hosts, there=[apart("x", "t"), apart("y", "s")]), SPOT) is not None
+
+
+def test_what_is_lost_keeps_nobody_away_where_it_was() -> None:
+    """Its node may still be there, and leave later."""
+    leaving = apart("a", "s", FAR_APART)
+    places = shared(node("s", SPOT, "a", unschedulable=True), node("t", SPOT, "a"), there=[leaving])
+    assert shortage([leaving], places, SPOT) is None

@@ -27,6 +27,7 @@ from placement.model import (
 from placement.outage import Demand, Shape, reachable
 from placement.patch import placed_pod
 from placement.policy import resolve
+from tests.placement.beside import may_join
 from tests.rebalancer.simulation import Cluster, Facts, Making, owner_of
 
 UNSCHEDULABLE = "0/{} nodes are available: no node has room, is tolerated and matches"
@@ -167,7 +168,7 @@ def _surroundings(cluster: Cluster, demand: Demand) -> Surroundings:
     out = frozenset(each for each in Class if outages.stands(each, zones[each], demand, now))
     left = outages.zones_left(Class.SPOT, reachable(zones[Class.SPOT], demand.own_terms), demand, now)
     pools = tuple(pool for pool in pools if pool.zone in left) or pools
-    return Surroundings(configuration, pools, cluster.priority_classes, out, of)
+    return Surroundings(configuration, pools, cluster.priority_classes, out, node_classes=of)
 
 
 # --- the scheduler ---------------------------------------------------------------------------------------------------
@@ -178,6 +179,9 @@ class Occupancy:
 
     def __init__(self, cluster: Cluster) -> None:
         self.nodes = cluster.nodes
+        self.namespaces = {key.name: each for key, each in cluster.objects["namespaces"].items()}
+        self.pods: list[Pod] = []
+        self._has_terms = any(pod.needs.has_pod_affinity for pod in cluster.pods)
         self.used: dict[str, Counter[str]] = {name: Counter() for name in self.nodes}
         self.siblings: dict[str, Counter[str]] = {}
         for pod in cluster.pods:
@@ -186,6 +190,7 @@ class Occupancy:
 
     def add(self, pod: Pod, node: str) -> None:
         self.used[node].update({**pod.needs.requests, "pods": 1})
+        self.pods.append(replace(pod, node=node))
         if pod.owner is not None:
             self.siblings.setdefault(pod.owner.uid, Counter())[node] += 1
 
@@ -193,6 +198,9 @@ class Occupancy:
         used = self.used[node.name]
         asked = {**pod.needs.requests, "pods": 1}
         return all(used[key] + amount <= node.allocatable.get(key, 0) for key, amount in asked.items())
+
+    def may_join(self, pod: Pod, node: Node) -> bool:
+        return not self._has_terms or may_join(pod, node, self.nodes, self.pods, self.namespaces)
 
     def by(self, pod: Pod, key: str) -> Counter[str]:
         found: Counter[str] = Counter()
@@ -231,7 +239,7 @@ def _fits(pod: Pod, node: Node, occupancy: Occupancy) -> bool:
         return False
     if pod.required_terms and not any(_holds(term, node.labels) for term in pod.required_terms):
         return False
-    return occupancy.has_room(pod, node)
+    return occupancy.has_room(pod, node) and occupancy.may_join(pod, node)
 
 
 def _holds(term: NodeTerm, labels: Mapping[str, str]) -> bool:

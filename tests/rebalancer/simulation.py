@@ -7,7 +7,7 @@
     cluster.run(30)
 
 A step lets the machines work, tells the programs what has happened, lets them act, and then the controllers and the
-scheduler. Nothing sleeps; the same seed gives the same story. What is not simulated: preemption, pod affinity, volumes.
+scheduler. Nothing sleeps; the same seed gives the same story. What is not simulated: preemption, volumes.
 """
 
 from __future__ import annotations

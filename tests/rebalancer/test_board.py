@@ -10,9 +10,10 @@ import pytest
 
 from placement import names
 from placement.configuration import Configuration
-from placement.model import Class, Needs, Node, NodeTaint, Owner, Pod, Sign, Workload
+from placement.model import Class, Needs, Node, NodeRequirement, NodeTaint, Owner, Pod, PodTerm, Sign, Workload
 from placement.outage import Outages
 from placement.plan.actions import How, Why
+from placement.plan.neighbours import FEW_NODES, Crowd
 from rebalancer.board import Board
 from rebalancer.executor import Executor
 from rebalancer.loop import Loop, Watched
@@ -119,6 +120,40 @@ def test_the_board_knows_who_waits_and_which_ports_are_taken() -> None:
     board.observe(waits, replace(waits, terminating=True))
     board.drain()
     assert list(board.waiting) == []
+
+
+def test_the_board_knows_who_is_beside_whom() -> None:
+    """Whatever has come, moved, come back under its name, finished or gone."""
+    board = Board(Configuration())
+    hosts = [Node(name, {names.HOSTNAME: name, names.ZONE: "a"}) for name in ("n", "m", *map(str, range(FEW_NODES)))]
+    web = (NodeRequirement("app", "In", ("web",)),)
+    needs = Needs(anti_affinity=(PodTerm(names.HOSTNAME, web), PodTerm("rack", web)))
+    first = Pod("shop", "p", "u", labels={"app": "web"}, node="n", phase="Running", needs=needs)
+    for each in hosts:
+        board.observe(None, each)
+
+    def shut() -> tuple[set[str], bool]:
+        """The hosts that are shut to a sibling; and whether zone a is to one that is apart by zone."""
+        board.drain()
+        far = Needs(anti_affinity=(PodTerm(names.ZONE, web),))
+        asks = Pod("shop", "q", "v", labels={"app": "web"}, needs=needs), Pod("shop", "r", "w", needs=far)
+        near, zone = (board.neighbours.judge(each, Crowd()) for each in asks)
+        sites = board.ground.sites.values()
+        return {each.node.name for each in sites if near and not near(each)}, all(zone and not zone(s) for s in sites)
+
+    again = replace(first, uid="u2")
+    moved = replace(again, node="m")
+    steps = [(None, first), (first, again), (again, moved), (moved, replace(moved, phase="Failed"))]
+    seen = [shut()]
+    for old, new in steps:
+        board.observe(old, new)
+        seen.append(shut())
+    assert seen == [(set(), False), ({"n"}, True), ({"n"}, True), ({"m"}, True), (set(), False)]
+    board.observe(None, first)
+    board.observe(replace(moved, phase="Failed"), None)
+    board.observe(first, None)
+    assert shut() == (set(), False)
+    assert board.pods() == {}
 
 
 SAID = Sign("default", "e", "DeletingNode", "n", 9.0, "n-uid", "Node")

@@ -9,14 +9,14 @@ from itertools import count
 import pytest
 
 from placement import names
-from placement.model import Class, Namespace, Needs, NodeTaint, Quota, Toleration, Workload
+from placement.model import Class, Namespace, Needs, NodeRequirement, NodeTaint, PodTerm, Quota, Toleration, Workload
 from placement.observation import Rates
 from placement.outage import Outage, noted
 from placement.plan.actions import Blocked, How, Why
 from placement.slots import Mix
 from tests.rebalancer.others import Autoscaler, Drainer
 from tests.rebalancer.rebalancing import Fault, Rebalancer, Watcher, mix_of
-from tests.rebalancer.simulation import TERMINATION, Cluster, Making
+from tests.rebalancer.simulation import NEEDS, TERMINATION, Cluster, Making
 
 SPOT, ON_DEMAND = Class.SPOT, Class.ON_DEMAND
 
@@ -705,3 +705,69 @@ def test_a_release_is_undone_when_its_workload_is_rolled_out_and_opted_out_meanw
     cluster.run(60)
     assert [pod.name for pod in cluster.pods if names.RELEASED in pod.annotations] == []
     assert len(cluster.pods) == 4
+
+
+# --- pods that are to be on hosts of their own -----------------------------------------------------------------------
+
+APART = PodTerm(names.HOSTNAME, (NodeRequirement("app", "In", ("web",)),))
+ALONE = Making(needs=replace(NEEDS, anti_affinity=(APART,)))
+
+
+def crowded(cluster: Cluster, workload: Workload) -> list[str]:
+    """Hosts that were seen with two of its pods, from now on."""
+    found: list[str] = []
+
+    def look() -> None:
+        hosts = Counter(pod.node for pod in cluster.pods_of(workload) if pod.node)
+        found.extend(host for host, number in hosts.items() if number > 1)
+
+    cluster.watchers.append(look)
+    return found
+
+
+def test_pods_on_hosts_of_their_own_fall_back_when_all_spot_hosts_but_one_are_lost() -> None:
+    """Two of three wait for a spot host that is not theirs. Beside free on-demand hosts they wait 60 s, not 300."""
+    cluster = shop(spot=4, on_demand=4)
+    everything = {names.SPOT_RATIO: "100%", names.MIN_ON_DEMAND: "0"}
+    web = cluster.deploy("web", 3, everything, making=ALONE)
+    cluster.run(60)
+    rebalancer, watcher, crowds = Rebalancer(cluster), Watcher(cluster), crowded(cluster, web)
+    settle(cluster, rebalancer)
+    assert mix_of(cluster, web) == Mix(3, 0)
+    for pod in cluster.pods_of(web)[1:]:
+        cluster.lose(pod.node)
+    free = next(name for name in spot_nodes(cluster) if name not in {pod.node for pod in cluster.pods_of(web)})
+    cluster.lose(free)
+    took = cluster.run_until(lambda: len(cluster.serving(web)) == 3, 200)
+    assert 60 <= took <= 60 + 10 + 10
+    assert mix_of(cluster, web) == Mix(1, 2)
+    watcher.begin()
+    cluster.add_nodes(SPOT, 3, "abc", ("m", "r"))
+    settle(cluster, rebalancer, 3600)
+    assert mix_of(cluster, web) == Mix(3, 0)
+    assert watcher.low["web"] >= 3
+    assert crowds == []
+    assert rebalancer.violations == []
+
+
+def test_pods_of_a_stateful_set_on_hosts_of_their_own_are_evicted_only_to_a_free_host() -> None:
+    """Three are to go to spot, which has two hosts: two go, one after the other, and the third is left where it is."""
+    cluster = shop(spot=2, on_demand=4)
+    web = cluster.deploy_stateful("web", 3, {names.SPOT_RATIO: "0%"}, making=ALONE)
+    cluster.run(60)
+    rebalancer, watcher, crowds = Rebalancer(cluster), Watcher(cluster), crowded(cluster, web)
+    settle(cluster, rebalancer)
+    watcher.begin()
+    cluster.annotate(web, spot_ratio="100%", min_on_demand="0")
+    cluster.run(1200)
+    assert mix_of(cluster, web) == Mix(2, 1)
+    assert rebalancer.count("evict") == 2
+    assert watcher.low["web"] >= 2
+    assert rebalancer.plan is not None
+    assert {each.blocked for each in rebalancer.plan.skipped} == {Blocked.NO_PLACE}
+    cluster.add_nodes(SPOT, 1)
+    settle(cluster, rebalancer)
+    assert mix_of(cluster, web) == Mix(3, 0)
+    assert rebalancer.count("evict") == 3
+    assert crowds == []
+    assert rebalancer.violations == []
