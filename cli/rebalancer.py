@@ -63,8 +63,8 @@ FOLLOWED: tuple[Resource[Any], ...] = (
     resources.BUDGETS,
     resources.QUOTAS,
 )
-# Events make us quick, and nothing waits for them: they have no watch cache, their watches grow old, and who may not
-# read them can do without.
+# Events make us quick, and nothing waits for them: they have no watch cache, their watches grow old, and RBAC may
+# forbid them.
 HEARD: tuple[Resource[Any], ...] = (resources.DELETED_NODES, resources.SCALE_UPS, resources.NOMINATIONS)
 
 

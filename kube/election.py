@@ -126,7 +126,7 @@ Step = Read | Write | Create | Wait
 def next_step(state: State, observed: Observed, now: float, chance: float, is_fit: bool = True) -> tuple[State, Step]:
     """What is known after what happened, and what to do next. `chance` in [0, 1) keeps contenders apart.
 
-    Who is not fit to lead neither takes the Lease nor renews it, and goes on looking.
+    A contender that is not fit to lead neither takes the Lease nor renews it, and goes on looking.
     """
     known, step = _next_step(state, observed, now, chance)
     if is_fit or not isinstance(step, Write):

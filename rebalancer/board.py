@@ -176,7 +176,7 @@ class Board:
                 self._interrupt(old)
 
     def _is_taken(self, node: Node) -> bool:
-        """The cloud took it without a notice, and nobody had sent it away: by a cordon, a deletion, a scale-down."""
+        """The cloud took it without a notice. A cordon, a deletion or a scale-down before is somebody's own wish."""
         is_marked = any(taint.key in self._configuration.leaving_taints for taint in node.taints)
         return not (node.unschedulable or node.deleting or is_marked) and bool(self._proof_of(node))
 

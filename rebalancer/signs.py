@@ -12,7 +12,7 @@ SCALE_UPS = ("TriggeredScaleUp", "Nominated")
 
 
 class Signs:
-    """The latest of each kind. Events outlive what they tell of by an hour, and nodes' names come again."""
+    """The latest of each kind. Events stay for an hour, and nodes' names come again."""
 
     def __init__(self) -> None:
         self._signs: dict[tuple[str, str, str], Sign] = {}  # by reason, and by what it is about: namespace and name

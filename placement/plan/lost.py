@@ -36,7 +36,7 @@ def proof_of(last_seen: Node, leaving_taints: Collection[str], is_deleted_by_clo
 
     A termination taint, Karpenter's finalizer, or the cloud's Event about a Node that was not ready. An Event alone
     proves nothing, since its author is not authenticated; nor does a Node that was not ready alone: its kubelet may
-    be cut off. Who cordons a Node, or asks for its deletion, says nothing about the machine.
+    be cut off. A cordon, or a request to delete the Node, says nothing about the machine.
     """
     announced = next((taint.key for taint in last_seen.taints if taint.key in leaving_taints), "")
     if announced:

@@ -130,7 +130,7 @@ def test_events_that_cannot_be_read_stop_nothing() -> None:
 
 
 def test_a_plan_is_made_without_events_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """Who looks may not be allowed to read them."""
+    """The person's own role may not allow reading them."""
     with api() as (client, _):
         assert signs_for_reading(client) == ()
     (record,) = caplog.records

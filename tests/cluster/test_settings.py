@@ -138,7 +138,7 @@ def test_the_low_priority_of_an_outage_ends_with_it(scene: Scene) -> None:
     assert scene.watcher.worst("web") == 10
 
 
-def test_an_event_alone_buries_nobody(scene: Scene) -> None:
+def test_an_event_alone_buries_no_pod(scene: Scene) -> None:
     """Anybody may write a `DeletingNode` Event. The Node was ready, is deleted, and comes back with its pods."""
     scene.serves("web", 10)
     scene.settles("web")

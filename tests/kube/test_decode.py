@@ -179,7 +179,7 @@ CHANGES: dict[str, tuple[list[Raw] | None, float]] = {
 
 @pytest.mark.parametrize(("conditions", "expected"), CHANGES.values(), ids=CHANGES.keys())
 def test_since_when_a_pod_is_ready_or_unschedulable(conditions: list[Raw] | None, expected: float) -> None:
-    """How long it has served, or waited, is told from this."""
+    """How long it has served, or waited, is counted from this."""
     assert decoded(PODS, named(status={"conditions": conditions})).changed == expected
 
 

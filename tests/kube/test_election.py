@@ -106,7 +106,7 @@ UNFIT_STEPS: dict[str, tuple[State, Observed, float, Step]] = {
     "and so is what has run out": (WAITING, Seen(HERS), 115.0, Wait(1.0)),
     "who waits looks as ever": (WAITING, Woken(), 101.0, Read()),
     "what is held is waited for as ever": (WAITING, Seen(HERS), 114.75, Wait(0.25)),
-    "a blank one makes nobody leader": (NEW, Seen(ABSENT), 100.0, Create()),
+    "a blank one is made, which makes no leader": (NEW, Seen(ABSENT), 100.0, Create()),
 }
 
 

@@ -221,7 +221,7 @@ def test_what_is_proof_of_a_lost_machine_and_what_counts_as_an_interruption(
 )
 @pytest.mark.parametrize("is_late", [False, True], ids=["said before", "said after"])
 def test_nodes_that_were_gone_before_we_came(ready: bool, signs: list[Sign], is_buried: bool, is_late: bool) -> None:
-    """Kubernetes calls all pods of a Node not ready when the Node is not: so they tell what nobody saw."""
+    """Kubernetes calls all pods of a Node not ready when the Node is not: so they show what it was."""
     cluster = small()
     first = Rebalancer(cluster)
     cluster.run(30)

@@ -114,7 +114,7 @@ class Replica:
 
 
 def offer_lease(script: Script) -> None:
-    """A Lease that was given up, and that nobody else wants."""
+    """A Lease that was given up, and that no other replica wants."""
     lease = {"holderIdentity": "", "leaseDurationSeconds": 1}
     script.answer(_answer(1, lease), *[_answer(2, {**lease, "holderIdentity": "me"})] * 5000)
 
