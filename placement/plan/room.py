@@ -33,11 +33,13 @@ class Promises:
     def __init__(self) -> None:
         self.amounts: dict[str, Counter[str]] = {}  # by node
         self.crowd = Crowd()
+        self.made = 0  # how many
 
     def add(self, pod: Pod, node: str) -> None:
         ports = {host_port(port): 1 for port in pod.needs.host_ports}
         self.amounts.setdefault(node, Counter()).update({**pod.needs.requests, **ports, "pods": 1})
         self.crowd.add(pod, node)
+        self.made += 1
 
     def copy(self) -> Promises:
         copied = Promises()
@@ -68,6 +70,7 @@ class Room:
         self._expected = Promises()  # the same, and what pods that wait will take
         self._is_known: dict[Class, bool] = {}  # once waiting pods have their seats: whether all of them do
         self._refused: dict[tuple[object, ...], Pod] = {}  # by what it asks for: one that fitted nowhere
+        self._fitting: dict[tuple[object, ...], tuple[bool, Pod, Sequence[Member]]] = {}  # the same: whether it fits
 
     def targets(self, of: Class) -> Sequence[Site]:
         return self.ground.targets[of]
@@ -87,17 +90,18 @@ class Room:
         """
         if not self._can_judge(pod) or not self._seat(of):
             return None
-        joins = self._judge(pod, self._expected, pod.uid if goes_first else "")
-        kind = (of, pool, id(pod.needs), pod.required_terms)
-        is_plain = joins is None and not (pod.needs.hard_spread or pod.needs.has_claims)
-        if is_plain and kind in self._refused:
-            return None  # promises only ever grow
+        needs, joins = pod.needs, self._judge(pod, self._expected, pod.uid if goes_first else "")
+        kind = (of, pool, *_alike(pod, joins))
+        is_same_for_all = not (needs.hard_spread or needs.has_claims or (goes_first and needs.anti_affinity))
+        is_final = is_same_for_all and not needs.affinity  # promises only ever grow, but they may be company
+        if is_final and kind in self._refused:
+            return None
         site = self._emptiest(pod, of, self._suited(pod, of, siblings, joins, pool), self._expected)
         if site is not None:
             self._promised.add(pod, site.node.name)
             self._expected.add(pod, site.node.name)
             return site.node.name
-        if is_plain:
+        if is_final:
             self._refused[kind] = pod
         return None
 
@@ -111,8 +115,12 @@ class Room:
         if not self._can_judge(pod):
             return False
         joins = self._judge(pod, self._promised)
-        is_suited = self._suited(pod, of, siblings, joins, is_soft=True)
-        return any(self._has_room(site, pod.needs, self._promised) and is_suited(site) for site in self.targets(of))
+        kind = (of, id(siblings) if pod.needs.hard_spread else 0, pod.node, self._promised.made, *_alike(pod, joins))
+        if kind not in self._fitting:  # many siblings may wait, and each asks
+            is_suited, promised = self._suited(pod, of, siblings, joins, is_soft=True), self._promised
+            fits = any(self._has_room(site, pod.needs, promised) and is_suited(site) for site in self.targets(of))
+            self._fitting[kind] = (fits, pod, siblings)
+        return self._fitting[kind][0]
 
     def fits_empty(self, pod: Pod, of: Class) -> bool:
         """Whether it would, were the nodes that are there empty: an autoscaler can bring more of them."""
@@ -345,6 +353,12 @@ class Reach:
 def _added(of: Class, classes: Classes) -> frozenset[tuple[str, str | None]]:
     """The taints that admission makes a pod of the class tolerate."""
     return frozenset((each["key"], each.get("value")) for each in classes.tolerations if of is Class.SPOT)
+
+
+def _alike(pod: Pod, joins: Joins | None) -> tuple[object, ...]:
+    """What pods have in common that fit in the same places. Where others have a say, they look at labels as well."""
+    seen = () if joins is None else (pod.namespace, id(pod.labels))
+    return (id(pod.needs), pod.required_terms, *seen)
 
 
 def _both(admits: Joins, joins: Joins | None) -> Joins:

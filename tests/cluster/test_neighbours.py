@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,7 +19,8 @@ from placement.configuration import Configuration
 from placement.model import Key
 from placement.plan.foresee import room_in
 from placement.plan.neighbours import Crowd
-from tests.cluster.world import pod_spec, wait_for
+from tests.cluster.scene import Scene
+from tests.cluster.world import pod_spec, template, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -26,6 +28,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 APPS = "web", "cache"
 PODS = 60
 NODES = 12  # of the demo
+FALLBACK_SECONDS = 20
 
 
 @pytest.fixture
@@ -118,3 +121,16 @@ def test_a_pod_joins_the_nodes_that_we_say_it_may_join(admin: Client, namespace:
         if not node:
             admin.delete(f"{path}/{name}")
     assert all(ends[each] > PODS // 10 for each in ("anywhere", "somewhere", "nowhere")), ends
+
+
+def test_a_pod_that_wants_a_host_of_its_own_falls_back_beside_free_ones(scene: Scene) -> None:
+    """Seven of ten belong on spot, which has six hosts: the seventh waits for its fallback time, and not for five."""
+    apart = {"topologyKey": names.HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
+    spec = {"template": template("web", affinity={"podAntiAffinity": {REQUIRED: [apart]}})}
+    began = time.monotonic()
+    scene.create("web", 10, {names.SPOT_FALLBACK_AFTER: f"{FALLBACK_SECONDS}s"}, spec=spec)
+    wait_for("all to serve", lambda: scene.serves_in_full("web", 10), 5 * FALLBACK_SECONDS)
+    assert time.monotonic() - began < 2 * FALLBACK_SECONDS + 20
+    hosts = [pod["spec"]["nodeName"] for pod in scene.world.pods("web")]
+    assert len(set(hosts)) == 10
+    assert sum(host.startswith("spot") for host in hosts) == 6

@@ -359,6 +359,37 @@ def test_many_that_wait_and_are_refused_cost_little() -> None:
     assert len(asked) < 1000
 
 
+def test_siblings_that_fit_nowhere_are_not_tried_again() -> None:
+    """A hundred that are to be apart, and no host left: one of them is tried on every host, for each question."""
+    nodes = [node(f"n{k}") for k in range(50)]
+    labels = {"app": "web"}
+    needs = replace(NEEDS, anti_affinity=(APART,))
+    there = [pod(f"x{k}", 0, f"n{k}", labels=labels, needs=needs) for k in range(50)]
+    looked: list[str] = []
+
+    def used(name: str) -> Mapping[str, int]:
+        looked.append(name)
+        return {}
+
+    on = ground(*nodes)
+    places = Room(on, used, neighbours=Neighbours(on, tenants_in({each.node: [each] for each in there}, {})))
+    asks = [pod(f"p{k}", 0, labels=labels, needs=needs) for k in range(100)]
+    assert not any(places.take(each, ON_DEMAND) for each in asks)
+    assert not any(places.fits(each, ON_DEMAND) for each in asks)
+    assert len(looked) < 4 * len(nodes)
+
+
+def test_company_that_was_promised_is_found_by_those_that_were_refused_before() -> None:
+    """Nobody is there; then one of them is promised a place, and another may follow."""
+    cache = PodTerm(names.ZONE, (NodeRequirement("app", "In", ("cache",)),))
+    near, places = needing(affinity=(cache,)), shared(node("n"))
+    assert not places.fits(near, ON_DEMAND)
+    assert places.take(near, ON_DEMAND) is None
+    assert places.take(pod("c", 0, labels={"app": "cache"}), ON_DEMAND) == "n"
+    assert places.fits(near, ON_DEMAND)
+    assert places.take(near, ON_DEMAND) == "n"
+
+
 def test_as_many_are_counted_as_may_be_beside_each_other() -> None:
     """Four hosts, one taken: three more, however much room they have. One keeps out even those without terms."""
     nodes = [node(f"n{k}") for k in range(4)]
