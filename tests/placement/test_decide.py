@@ -371,12 +371,14 @@ UNLED = Surroundings(Configuration(), priority_classes=(OVERFLOW,), unled=frozen
 MODES: dict[str, tuple[Workload, Policy, int, Surroundings, Reason]] = {
     "a leader is there: spot is required": (DEPLOYMENT, Policy(), 1, ANYWHERE, Reason.SLOT),
     "off: spot is preferred": (DEPLOYMENT, OFF, 1, ANYWHERE, Reason.REBALANCE_OFF),
-    "off: on-demand is required, or the floor would be lost": (DEPLOYMENT, OFF, 0, ANYWHERE, Reason.SLOT),
-    "off: on-demand falls back by an outage": (DEPLOYMENT, OFF, 0, BOTH_OUT, Reason.ON_DEMAND_OUT),
+    "off: so is on-demand": (DEPLOYMENT, OFF, 0, ANYWHERE, Reason.REBALANCE_OFF),
+    "off: a single replica waits for on-demand": (LONE, OFF, 0, ANYWHERE, Reason.SLOT),
+    "off: on-demand waits if it is to": (DEPLOYMENT, replace(OFF, on_demand_fallback="wait"), 0, UNLED, Reason.SLOT),
     "off: spot waits if it is to": (DEPLOYMENT, replace(OFF, spot_fallback="wait"), 1, ANYWHERE, Reason.SLOT),
     "plan-only: spot is preferred": (DEPLOYMENT, PLAN_ONLY, 1, ANYWHERE, Reason.PLAN_ONLY),
-    "plan-only: on-demand is required": (DEPLOYMENT, PLAN_ONLY, 0, ANYWHERE, Reason.SLOT),
-    "plan-only: so is spot that is to wait": (
+    "plan-only: so is on-demand": (DEPLOYMENT, PLAN_ONLY, 0, ANYWHERE, Reason.PLAN_ONLY),
+    "plan-only: a single replica waits for on-demand": (LONE, PLAN_ONLY, 0, UNLED, Reason.SLOT),
+    "plan-only: spot waits if it is to": (
         DEPLOYMENT,
         replace(PLAN_ONLY, spot_fallback="wait"),
         1,
@@ -395,7 +397,6 @@ MODES: dict[str, tuple[Workload, Policy, int, Surroundings, Reason]] = {
         replace(UNLED, unled=frozenset({Class.SPOT})),
         Reason.SLOT,
     ),
-    "off, and nobody leads: on-demand is preferred, too": (DEPLOYMENT, OFF, 0, UNLED, Reason.NO_LEADER),
     "a mode says more than a missing leader": (DEPLOYMENT, PLAN_ONLY, 1, UNLED, Reason.PLAN_ONLY),
     "an outage says more than a mode": (DEPLOYMENT, OFF, 1, OUT, Reason.SPOT_OUT),
     "so does the order": (ORDERED, OFF, 1, UNLED, Reason.ORDERED),
