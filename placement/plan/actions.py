@@ -34,7 +34,7 @@ class Why(StrEnum):
     ADOPT = "adopt"  # admission missed it
     SLOT = "slot"  # doubled, or beyond the replicas
     RATIO = "wrong-class"  # the class of its slot is another one
-    RETURN = "return"  # it was admitted soft
+    RETURN = "return"  # it was admitted soft, and came out on the other class
     BALANCE = "balance"  # too many in one pool
     OVER = "over"  # what a move left: its workload is gone or opted out, or whoever knew why was started anew
 
