@@ -48,7 +48,8 @@ from placement import configuration, names
 from placement.model import Class, Pod
 from placement.outage import Outages
 from placement.plan.actions import Plan
-from placement.plan.choose import Scene, plan
+from placement.plan.choose import plan
+from placement.plan.scene import Scene
 from rebalancer.app import create_app, serving
 from rebalancer.board import Board
 from rebalancer.executor import Done, Executor

@@ -27,7 +27,7 @@ from localcluster import Choice, LocalCluster, Options, demo_profile
 from localcluster.profile import Pool
 from localcluster.progress import Progress
 from placement.model import Class
-from placement.plan.choose import SHORTEST_OUTAGE_SECONDS
+from placement.plan.stuck import SHORTEST_OUTAGE_SECONDS
 from placement.status import statuses
 
 EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"

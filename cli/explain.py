@@ -149,7 +149,7 @@ def _workload(made: Planned, found: Assessment) -> Iterator[str]:
             yield f"would not survive the loss of {lost}: {seen.explain(domain)}"
     for member in sorted(found.members, key=lambda each: each.slot or 0):
         site = member.site
-        where = f"{site.node.name} ({site.of}, {site.pool})" if site else member.pod.unschedulable or "no node"
+        where = f"{site.node.name} ({site.of}, {site.pool})" if site else member.pod.why_pending or "no node"
         yield f"  slot {member.slot}: {member.pod.name} on {where}"
     yield from _next(made, found, None)
 
@@ -165,6 +165,8 @@ def _pod(made: Planned, found: Assessment, pod: Pod, member: Member | None) -> I
         yield f"slot {member.slot}, {where}" + (", soft" if names.SOFT in pod.annotations else "")
     if pod.unschedulable:
         yield f"unschedulable: {pod.unschedulable}"
+    if pod.waits:
+        yield f"waits: {pod.waits}"
     state, before, tried = released(pod), moved(pod), undone(pod)
     if state is not None:
         yield "released: it serves until its replacement does"

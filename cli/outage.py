@@ -25,7 +25,7 @@ from kube.snapshot import read_all
 from localcluster.errors import ClusterError
 from placement import names
 from placement.model import Class
-from placement.outage import Outage, Outages, Shape, cleared, cleared_in, noted, outages_text
+from placement.outage import Outage, Outages, cleared, cleared_in, noted, outages_text
 from placement.window import parse_duration
 
 log = logging.getLogger(__name__)
@@ -145,12 +145,14 @@ def as_table(outages: Outages) -> RenderableType:
     table = Table(
         box=None, pad_edge=False, header_style="bold", title=f"version {outages.version}", title_justify="left"
     )
-    for column in ("CLASS", "ZONES", "FROM", "UNTIL", "NOTED", "BY"):
+    for column in ("CLASS", "ZONES", "FOR", "UNTIL", "NOTED", "BY"):
         table.add_column(column)
     for each in standing:
         zones, until = ", ".join(sorted(each.zones)) or "all", moment(each.until)
-        table.add_row(str(each.of), zones, _pods_of(each.shape), until, f"{each.strikes + 1}×", each.by)
-    return table
+        whose = f"{each.namespace}: {each.pods}" if each.namespace else each.pods
+        table.add_row(str(each.of), zones, whose, until, f"{each.strikes + 1}×", each.by)
+    shown = (each.evidence for each in standing if each.evidence is not None)
+    return Group(table, *(Text(f"evidence: pod {each.pod} of {each.workload}") for each in shown))
 
 
 def outages_for_reading(client: Client, now: float) -> tuple[Outage, ...]:
@@ -164,10 +166,4 @@ def outages_for_reading(client: Client, now: float) -> tuple[Outage, ...]:
 
 def sentence(outage: Outage) -> str:
     """`Spot is out in zone-a for any pod, until 2026-11-16 19:00:00Z, by operator`."""
-    where = f" in {', '.join(sorted(outage.zones))}" if outage.zones else ""
-    of = str(outage.of).capitalize()
-    return f"{of} is out{where} for {_pods_of(outage.shape)}, until {moment(outage.until)}, by {outage.by}"
-
-
-def _pods_of(shape: Shape) -> str:
-    return "any pod" if shape == Shape() else f"≥{shape.cpu_millis}m, ≥{shape.memory_mib}Mi"
+    return f"{outage.sentence}, until {moment(outage.until)}, by {outage.by}"

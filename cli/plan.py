@@ -16,13 +16,13 @@ from rich.text import Text
 from cli import access, advice, prices, show
 from cli.configuration import configuration_for_reading
 from cli.observed import observed_for_reading
+from cli.signs import signs_for_reading
 from cli.status import foreseen_lines
 from dashboard.drills import outlook
 from dashboard.view import NO_PRICES, Around, View, Viewer
 from kube.client import Client
 from kube.configmaps import read_outages, read_pause
-from kube.resources import DELETED_NODES, NOMINATIONS, SCALE_UPS
-from kube.snapshot import read_all, read_snapshot
+from kube.snapshot import read_snapshot
 from localcluster.errors import ClusterError
 from placement import names
 from placement.configuration import Configuration
@@ -33,9 +33,10 @@ from placement.outage import Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
-from placement.plan.choose import Scene, plan
+from placement.plan.choose import plan
 from placement.plan.foresee import foreseen
 from placement.plan.room import Room
+from placement.plan.scene import Scene
 from placement.policy import mistakes_in
 from placement.report import mix_json
 from placement.savings import Prices, told
@@ -135,7 +136,7 @@ def take_picture(client: Client, config: Path | None) -> Picture:
     return Picture(
         read_snapshot(client),
         configuration_for_reading(config, client),
-        tuple(sign for resource in (DELETED_NODES, SCALE_UPS, NOMINATIONS) for sign in read_all(client, resource)),
+        signs_for_reading(client),
         read_outages(client)[0],
         standing(read_pause(client), now),
         now,
@@ -173,6 +174,7 @@ def planned(picture: Picture) -> Planned:
         board.is_awaited,
         is_paused=picture.paused is not None,
         waiting=board.waiting,
+        sizes=board.sizes,
     )
     return Planned(board, plan(scene), places(snapshot.nodes, picture.configuration), picture.observed)
 

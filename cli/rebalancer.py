@@ -47,6 +47,7 @@ from rebalancer.executor import MOST_ENDS, Done, Executor, Sight
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import Metrics
 from rebalancer.observe import Observer
+from rebalancer.pulse import Pulse
 from rebalancer.tell import Teller
 
 log = logging.getLogger(__name__)
@@ -61,10 +62,10 @@ FOLLOWED: tuple[Resource[Any], ...] = (
     resources.STATEFUL_SETS,
     resources.BUDGETS,
     resources.QUOTAS,
-    resources.DELETED_NODES,
-    resources.SCALE_UPS,
-    resources.NOMINATIONS,
 )
+# Events make us quick, and nothing waits for them: they have no watch cache, their watches grow old, and who may not
+# read them can do without.
+HEARD: tuple[Resource[Any], ...] = (resources.DELETED_NODES, resources.SCALE_UPS, resources.NOMINATIONS)
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -121,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: program.loop.stop())
     with (
         closing(client),
-        serving(create_app(program.metrics, program.missing), args.metrics_listen),
+        serving(create_app(program.metrics, program.missing, program.pulse.hang), args.metrics_listen),
         serving_page(Desk(program.viewer, program.history), guard_for(args), args.dashboard_listen),
     ):
         program.run()
@@ -145,6 +146,7 @@ class Program:
     ) -> None:
         self.name = f"{socket.gethostname()}_{secrets.token_hex(4)}"  # a restart of the container changes it
         states, self._wake = Store[ConfigMap](), threading.Event()
+        self.pulse = Pulse()
         self._outages = OutageMemory(states, self._wake.set)
         self._pause = PauseMemory(states, self._wake.set)
         self._board = Board(configuration)
@@ -153,7 +155,10 @@ class Program:
         self._informers = InformerSet(
             [Informer(client, STATE, states), *(self._followed(client, each) for each in FOLLOWED)]
         )
-        self._leader = Leader(client, self.name, on_change=lambda _: self._wake.set(), faults=faults)
+        self._heard = InformerSet([self._followed(client, each) for each in HEARD])
+        self._leader = Leader(
+            client, self.name, on_change=lambda _: self._wake.set(), is_fit=self.pulse.is_fit, faults=faults
+        )
         self._events = EventWriter(client, self.name, source=REBALANCER)
         self._teller = Teller(self._events.tell)
         self._observer = Observer(
@@ -178,6 +183,7 @@ class Program:
             ThreadPoolExecutor(WRITERS, "write"),
             self._ends,
             self._sight(configuration),
+            on_progress=self.pulse.work,
         )
         watched = Watched(
             is_current=self._is_current,
@@ -185,7 +191,7 @@ class Program:
             outages=lambda: self._outages.current,
             is_paused=self._is_paused,
         )
-        self.loop = Loop(self._board, executor, watched, self._tell, self._wake)
+        self.loop = Loop(self._board, executor, watched, self._tell, self._wake, self.pulse)
 
     def run(self) -> None:
         """Until the loop is stopped; then the Lease is given up first, so that another replica goes on at once.
@@ -194,12 +200,14 @@ class Program:
         """
         spare_caches(self._informers.wait_synced)
         self._informers.start()
+        self._heard.start()
         self._events.start()
         self._leader.start()
         self.loop.run()
         self._ends.shutdown()
         self._leader.stop()
         self._events.stop()
+        self._heard.stop()
         self._informers.stop()
 
     def missing(self) -> str | None:
@@ -227,7 +235,7 @@ class Program:
             pod=self.stores[resources.PODS_IN_FULL.name].get,
             node=self.stores[resources.NODES.name].get,
             namespace=self.stores[resources.NAMESPACES.name].get,
-            leaving_taints=configuration.leaving_taints,
+            is_leaving=lambda node: configuration.is_leaving(node) or self._board.is_drained(node.name),
         )
 
     def _is_current(self) -> bool:

@@ -252,5 +252,5 @@ def _pod_row(each: PodStatus, said_already: str) -> tuple[Text, ...]:
         Text("-" if each.pod.slot is None else str(each.pod.slot)),
         Text(each.pod.node or "-"),
         Text(state + waiting, style=style),
-        Text(each.pod.unschedulable or each.reason.replace(said_already, "")),
+        Text(each.pod.why_pending or each.reason.replace(said_already, "")),
     )

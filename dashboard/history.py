@@ -139,7 +139,9 @@ class History:
         for key in (*(new.keys() - old.keys()), *(old.keys() - new.keys())):
             outage = new.get(key) or old[key]
             where = ", ".join(sorted(outage.zones)) or "everywhere"
-            text = f"{outage.of} is out, {where}" if key in new else f"{outage.of} may be back, {where}"
+            where += f", for namespace {outage.namespace}" if outage.namespace else ""
+            shown = f" (evidence: {outage.evidence.pod})" if outage.evidence is not None else ""
+            text = f"{outage.of} is out, {where}{shown}" if key in new else f"{outage.of} may be back, {where}"
             yield Event(taken.at, "outage", text)
 
     def _departures(self, taken: Taken) -> Iterator[Event]:
@@ -180,7 +182,7 @@ _SENTENCES = {
     How.FINISH: "moved {pod}{to}: its replacement serves",
     How.UNDO: "put {pod} back",
     How.EVICT: "evicted {pod}, with a place{to}",
-    How.REPLACE: "created {pod} anew: it was unschedulable",
+    How.REPLACE: "created {pod} again: it was unschedulable",
     How.BURY: "deleted {pod}, whose node is gone",
 }
 

@@ -170,9 +170,11 @@ def _family(owner: Raw, terms: Raw, needs: Needs) -> Family:
 
 def _pod(wire: PodObject, family: Family) -> Pod:
     meta, spec, status = wire.metadata, wire.spec or _NO_POD_SPEC, wire.status or _NO_POD_STATUS
-    ready, unschedulable, changed = _conditions_of(status.conditions)
+    ready, unschedulable, changed, waits, evicted = _conditions_of(status.conditions)
+    if unschedulable and status.nominated_node_name:  # the scheduler makes room for it, by preemption
+        unschedulable, waits = "", f"room on {status.nominated_node_name}: {unschedulable}"
     decision, annotations = _read(meta.annotations)
-    return _Pod(  # by position, in the order of the model: sixteen names cost as much again as all the rest
+    return _Pod(  # by position, in the order of the model: eighteen names cost as much again as all the rest
         intern(meta.namespace or ""),
         meta.name or "",
         meta.uid or "",
@@ -189,6 +191,8 @@ def _pod(wire: PodObject, family: Family) -> Pod:
         seconds(meta.creation_timestamp),
         seconds(changed) if changed is not None else 0.0,
         decision,
+        waits,
+        evicted,
     )
 
 
@@ -325,17 +329,26 @@ _NO_TEMPLATE = Template()
 _READ = [field.encode_name for field in msgspec.structs.fields(Written)][1:]  # without the decision
 
 
-def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None]:
-    """Whether the pod is ready, the scheduler's sentence if it is not placed, and since when it is not."""
-    ready, unschedulable, changed = False, "", None
+def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None, str, bool]:
+    """Whether the pod is ready, the scheduler's sentence if it found no node, and since when it is so;
+
+    else why the scheduler did not look; and whether the pod is being evicted.
+    """
+    ready, unschedulable, changed, waits, evicted = False, "", None, "", False
     for condition in conditions or ():
         kind = condition.type
         if kind == "Ready":
-            ready = condition.status == "True"
+            if condition.status == "True":
+                ready, changed = True, condition.last_transition_time
         elif kind == "PodScheduled" and condition.status == "False":
-            unschedulable = intern(condition.message or condition.reason or "not scheduled")
-            changed = condition.last_transition_time
-    return ready, unschedulable, changed
+            sentence = intern(condition.message or condition.reason or "not scheduled")
+            if condition.reason == names.UNSCHEDULABLE:
+                unschedulable, changed = sentence, condition.last_transition_time
+            else:
+                waits = sentence
+        elif kind == names.DISRUPTION_TARGET:
+            evicted = condition.status == "True" and condition.reason == names.EVICTED
+    return ready, unschedulable, changed, waits, evicted
 
 
 def _required(spec: PodSpec) -> Raw:
@@ -383,6 +396,7 @@ def _workload(kind: Kind, wire: WorkloadObject, rollout: Callable[[WorkloadSpec]
         first_ordinal=(spec.ordinals.start if spec.ordinals is not None else None) or 0,
         settled=(status.observed_generation or 0) == (meta.generation or 0),
         revision=intern(status.update_revision or ""),
+        min_ready_seconds=spec.min_ready_seconds or 0,
     )
 
 

@@ -123,8 +123,18 @@ class Wait:
 Step = Read | Write | Create | Wait
 
 
-def next_step(state: State, observed: Observed, now: float, chance: float) -> tuple[State, Step]:
-    """What is known after what happened, and what to do next. `chance` in [0, 1) keeps contenders apart."""
+def next_step(state: State, observed: Observed, now: float, chance: float, is_fit: bool = True) -> tuple[State, Step]:
+    """What is known after what happened, and what to do next. `chance` in [0, 1) keeps contenders apart.
+
+    Who is not fit to lead neither takes the Lease nor renews it, and goes on looking.
+    """
+    known, step = _next_step(state, observed, now, chance)
+    if is_fit or not isinstance(step, Write):
+        return known, step
+    return known, Read() if isinstance(observed, Woken) else Wait(state.terms.look_seconds * (0.5 + chance))
+
+
+def _next_step(state: State, observed: Observed, now: float, chance: float) -> tuple[State, Step]:
     terms = state.terms
     match observed:
         case Woken():

@@ -49,6 +49,7 @@ RELEASE_TRIES = 3
 class Leader:
     """One contender. `on_change` is called with True or False, from the thread, after `is_leading` has changed.
 
+    While `is_fit` says no, it does not renew the Lease, so that it leads no more at the end of its term, nor take it.
     `identity` must never be used twice: after a restart it would pass for the one that went on.
     """
 
@@ -59,6 +60,7 @@ class Leader:
         timer: Callable[[], float] = time.monotonic,
         *,
         on_change: Callable[[bool], None] = lambda _: None,
+        is_fit: Callable[[], bool] = lambda: True,
         faults: Faults = NO_FAULTS,
         terms: Terms | None = None,
         chance: Callable[[], float] = random.random,
@@ -66,6 +68,7 @@ class Leader:
         self._client = client
         self._timer = timer
         self._on_change = on_change
+        self._is_fit = is_fit
         self._faults = faults
         self._chance = chance
         self._state = State(identity, terms or Terms())
@@ -95,7 +98,7 @@ class Leader:
     def _run(self) -> None:
         observed: Observed = Woken()
         while not self._stopping.is_set():
-            self._state, step = next_step(self._state, observed, self._timer(), self._chance())
+            self._state, step = next_step(self._state, observed, self._timer(), self._chance(), self._is_fit())
             self._tell()
             observed = self._take(step)
         self._tell()

@@ -28,7 +28,7 @@ from kube.wire import (
 from placement.model import NO_AMOUNTS, NOTHING, HardSpread, Needs, Toleration
 from placement.quantity import amount
 
-Marks = tuple[int | None, int | None, bool | None, bool, tuple[bool, bool], tuple[str | None, ...] | None]
+Marks = tuple[int | None, str | None, int | None, bool | None, bool, tuple[bool, bool], tuple[str | None, ...] | None]
 _Key = tuple[bytes, Marks]
 
 _HARD = b"DoNotSchedule"
@@ -104,6 +104,7 @@ def marks_of(spec: PodSpecInFull) -> Marks:
     """What of a spec tells two pods' needs apart and is no JSON any more."""
     return (
         spec.priority,
+        spec.priority_class_name,
         spec.termination_grace_period_seconds,
         spec.host_network,
         _has_pod_affinity(spec.affinity),
@@ -156,6 +157,7 @@ def _needs(spec: PodSpecInFull) -> Needs:
         host_ports=_host_ports(spec),
         priority=spec.priority or 0,
         grace_seconds=30 if grace is None else grace,
+        priority_class=intern(spec.priority_class_name or ""),
     )
 
 

@@ -52,8 +52,7 @@ class Notes:
 
         written = change_outages(self._client, with_them, self._faults, self._call_seconds)
         for outage in outages:
-            zones = ", ".join(sorted(outage.zones)) or "all zones"
-            log.warning("outage of %s in %s noted (version %d)", outage.of, zones, written.version)
+            log.warning("outage noted (version %d): %s", written.version, outage.sentence)
         self._wait_until_read(written.version)
 
     def end(self, outages: Sequence[Outage]) -> None:

@@ -20,7 +20,7 @@ from kube.resources import (
     pages,
 )
 from kube.store import Store
-from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Snapshot, Workload
+from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Snapshot, Workload, with_drains
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ def _snapshot(
 ) -> Snapshot:
     return Snapshot(
         namespaces={namespace.name: namespace for namespace in namespaces},
-        nodes={node.name: node for node in nodes},
+        nodes={node.name: node for node in with_drains(nodes, pods)},
         workloads=workloads,
         replica_sets=replica_sets,
         pods=pods,

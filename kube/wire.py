@@ -91,6 +91,7 @@ class PodSpec(Wire):
 class PodStatus(Wire):
     phase: str | None = None
     conditions: list[Condition] | None = None
+    nominated_node_name: str | None = None
 
 
 class Written(Wire):
@@ -164,6 +165,7 @@ class PodSpecInFull(PodSpec):
     topology_spread_constraints: Raw = Raw()
     host_network: bool | None = None
     priority: int | None = None
+    priority_class_name: str | None = None
     termination_grace_period_seconds: int | None = None
 
 
@@ -279,6 +281,7 @@ class WorkloadSpec(Wire):
     pod_management_policy: str | None = None
     ordinals: Ordinals | None = None
     paused: bool | None = None
+    min_ready_seconds: int | None = None
 
 
 class WorkloadStatus(Wire):

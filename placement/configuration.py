@@ -8,10 +8,12 @@ limits:
   minOnDemand: 2
 priorityClasses: {overflow: spotweave-overflow, onDemand: "", spot: ""}
 leavingTaints: [aws-node-termination-handler/spot-itn]
+cordon: keep                         # or move: pods leave a cordoned node, within the limits of moves
 moves: {perWorkload: 25%, perNode: 10, perNamespace: 50, atOnce: 100, perMinute: 300, minAge: 30s, coolDown: 10m,
-        timeout: 5m}
+        timeout: 5m, withoutRoom: 20}
 prices: {table: /etc/spotweave/prices.csv, ratio: 0.31}      # for savings: a file of the program's, and a share
 metrics: {workloads: 2000}           # so many workloads get series of their own
+localStorage: move                   # or keep: pods with an emptyDir on disk or a hostPath stay where they are
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Any
 
 from placement import names
 from placement.classes import PRESETS, Classes, ClassLabel, Taint
-from placement.model import NodeRequirement, NodeTerm
+from placement.model import Node, NodeRequirement, NodeTerm
 from placement.policy import SETTINGS, Amount, Limit, mistakes_in, parse_amount, parse_count, parse_share
 from placement.window import parse_duration
 
@@ -37,6 +39,7 @@ LEAVING_TAINTS = (
     "ToBeDeletedByClusterAutoscaler",
     "node.cloudprovider.kubernetes.io/shutdown",
 )
+CORDONS = ("keep", "move")
 SCALED_FALLBACK_AFTER = "5m"
 # The API server's own rules: a pod that we gave any other key or value would be refused.
 _NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -86,6 +89,7 @@ class Moves:
     min_age: timedelta = timedelta(seconds=30)
     cool_down: timedelta = timedelta(minutes=10)
     timeout: timedelta = timedelta(minutes=5)  # for a replacement to become ready
+    without_room: int = 20  # replacements of pods on leaving nodes that may wait for an autoscaler at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +116,22 @@ class Configuration:
     limits: tuple[NamespaceLimit, ...] = ()
     priority_roles: PriorityRoles = PriorityRoles()
     leaving_taints: tuple[str, ...] = LEAVING_TAINTS
+    cordon: str = CORDONS[0]
     moves: Moves = field(default_factory=Moves)
     prices: PriceSources = PriceSources()
     metrics: Series = Series()
+    keeps_local_storage: bool = False  # pods with an emptyDir on disk or a hostPath are not moved
 
     def limits_of(self, namespace_labels: Mapping[str, str]) -> tuple[Limit, ...]:
         return tuple(entry.limit for entry in self.limits if entry.applies_to(namespace_labels))
+
+    def is_leaving(self, node: Node) -> bool:
+        """Its pods are to go, and count as lost. A cordoned node does so only if it is drained, or told here."""
+        return node.is_leaving(self.leaving_taints) or self.empties(node)
+
+    def empties(self, node: Node) -> bool:
+        """It is cordoned, and the configuration says that this moves its pods."""
+        return node.unschedulable and self.cordon == "move"
 
 
 def parse_configuration(raw: object) -> Configuration:
@@ -138,15 +152,21 @@ class _Reader:
             "limits": self._limits,
             "priorityClasses": self._priority_roles,
             "leavingTaints": self._leaving_taints,
+            "cordon": self._cordon,
             "moves": self._moves,
             "prices": self._prices,
             "metrics": self._metrics,
+            "localStorage": self._keeps_local_storage,
         }
         sections = self._mapping("the configuration", raw, tuple(read))
         values = {key: read[key](value) for key, value in sections.items() if value is not None}
         if self.mistakes:
             raise ConfigurationError(self.mistakes)
-        fields = {"priorityClasses": "priority_roles", "leavingTaints": "leaving_taints"}
+        fields = {
+            "priorityClasses": "priority_roles",
+            "leavingTaints": "leaving_taints",
+            "localStorage": "keeps_local_storage",
+        }
         return _scaled(replace(Configuration(), **{fields.get(key, key): value for key, value in values.items()}))
 
     def _wrong(self, where: str, value: object, expected: str) -> None:
@@ -287,6 +307,16 @@ class _Reader:
             return Series()
         return Series(count)
 
+    def _cordon(self, raw: object) -> str:
+        if raw not in CORDONS:
+            self._wrong("cordon", raw, "keep (pods stay on a cordoned node) or move (they leave it)")
+        return str(raw)
+
+    def _keeps_local_storage(self, raw: object) -> bool:
+        if raw not in ("move", "keep"):
+            self._wrong("localStorage", raw, "move or keep")
+        return raw == "keep"
+
     def _leaving_taints(self, raw: object) -> tuple[str, ...]:
         return self._strings("leavingTaints", raw, "taint keys", _LABEL_KEY)
 
@@ -300,6 +330,7 @@ _MOVES: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
     "minAge": ("min_age", parse_duration, "a duration such as 30s"),
     "coolDown": ("cool_down", parse_duration, "a duration such as 10m"),
     "timeout": ("timeout", parse_duration, "a duration such as 5m"),
+    "withoutRoom": ("without_room", parse_count, "a whole number"),
 }
 
 

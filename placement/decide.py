@@ -29,9 +29,9 @@ class Reason(StrEnum):
     SLOT = "slot"  # the class of its slot
     SPOT_OUT = "spot-out"  # a spot slot, admitted soft
     ON_DEMAND_OUT = "on-demand-out"  # an on-demand slot, admitted soft
-    REBALANCE_OFF = "rebalance-off"  # a slot of either class, admitted soft: nothing is moved later
+    REBALANCE_OFF = "rebalance-off"  # a spot slot, admitted soft: nothing is moved later
     PLAN_ONLY = "plan-only"  # the same
-    NO_LEADER = "no-leader"  # the same: no rebalancer leads
+    NO_LEADER = "no-leader"  # a slot of either class, admitted soft: no rebalancer leads
     ORDERED = "ordered"  # a spot ordinal of an OrderedReady StatefulSet: preferred, lest it block the later ones
     CONTRADICTION = "contradiction"  # the pod's own node terms exclude the class of its slot
     DECIDED = "decided"  # it carries a decision of ours already
@@ -243,14 +243,15 @@ _BY_MODE = {"off": Reason.REBALANCE_OFF, "plan-only": Reason.PLAN_ONLY}
 def _reason(placed: Class, revision: Revision, around: Surroundings) -> Reason:
     """A class is required only where a rebalancer lets the pod fall back in time, or where the policy says to wait.
 
-    With `off` and `plan-only` it lets no pod fall back that ever had a node, and notes no outage for others.
+    With `off` and `plan-only` spot is preferred from the first. On-demand stays required, as the floor rests on it; a
+    pod that finds none falls back when the rebalancer has noted that on-demand is out for it.
     """
     falls_back = _falls_back(placed, revision)
     if falls_back and placed in around.out:
         return Reason.SPOT_OUT if placed is Class.SPOT else Reason.ON_DEMAND_OUT
     if placed is Class.SPOT and revision.workload.ordered:
         return Reason.ORDERED
-    if falls_back and revision.policy.rebalance in _BY_MODE:
+    if placed is Class.SPOT and falls_back and revision.policy.rebalance in _BY_MODE:
         return _BY_MODE[revision.policy.rebalance]
     return Reason.NO_LEADER if falls_back and placed in around.unled else Reason.SLOT
 

@@ -65,14 +65,13 @@ class Place:
 
 def places(nodes: Mapping[str, Node], configuration: Configuration) -> dict[str, Place]:
     """Every node's place, by its name. Made once for a snapshot, so that pods only look it up."""
-    leaving = frozenset(configuration.leaving_taints)
-    return {name: _place(node, configuration, node.is_leaving(leaving)) for name, node in nodes.items()}
+    return {name: _place(node, configuration) for name, node in nodes.items()}
 
 
-def _place(node: Node, configuration: Configuration, is_leaving: bool) -> Place:
+def _place(node: Node, configuration: Configuration) -> Place:
     of = configuration.classes.of_node(node.labels) or Class.ON_DEMAND
     pool = pool_name(node.pool) if of is Class.SPOT else ""
-    return Place(node.name, of, node.pool.zone or UNLABELLED, pool, is_leaving)
+    return Place(node.name, of, node.pool.zone or UNLABELLED, pool, configuration.is_leaving(node))
 
 
 def pool_name(pool: Pool) -> str:

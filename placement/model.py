@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -136,6 +136,7 @@ class Node:
     annotations: Mapping[str, str] = field(default_factory=nothing)  # only ours
     outlives_machine: bool = False  # a finalizer holds its deletion until the machine is gone
     provider_id: str = ""  # the machine's name at its cloud: aws:///eu-central-1a/i-0fea4fd46592d050b
+    drained: bool = False  # it is cordoned, and somebody evicts pods from it
 
     @property
     def key(self) -> Key:
@@ -146,9 +147,11 @@ class Node:
         return Pool(self.labels.get(names.ZONE, ""), self.labels.get(names.INSTANCE_TYPE, ""))
 
     def is_leaving(self, leaving_taints: Collection[str]) -> bool:
-        """Cordoned, or its termination was announced: never a target, and its pods count as lost."""
-        announced = any(taint.key in leaving_taints for taint in self.taints)
-        return self.unschedulable or self.deleting or announced
+        """Its termination was announced, it is under deletion, or it is drained: its pods count as lost.
+
+        A bare cordon only keeps new pods away.
+        """
+        return self.deleting or self.drained or any(taint.key in leaving_taints for taint in self.taints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,7 @@ class Needs:
     host_ports: tuple[int, ...] = ()
     priority: int = 0
     grace_seconds: int = 30
+    priority_class: str = ""
 
 
 NO_NEEDS = Needs()
@@ -199,16 +203,23 @@ class Pod:
     phase: str = "Pending"
     ready: bool = False
     terminating: bool = False
-    unschedulable: str = ""  # the scheduler's sentence, while PodScheduled is False
+    unschedulable: str = ""  # the scheduler's sentence, once it has tried and found no node
     required_terms: tuple[NodeTerm, ...] = ()  # of its own required node affinity
     needs: Needs = NO_NEEDS
     created: float = 0.0
-    changed: float = 0.0  # when it was found unschedulable
+    changed: float = 0.0  # when it became ready; of one that is not, when it was found unschedulable
     decision: str = ""  # the annotation: `<UID of its owner>/<id>`
+    waits: str = ""  # what it waits for before the scheduler looks for a node: somebody's gate, a preemption
+    evicted: bool = False  # it ends because somebody called the eviction API
 
     @property
     def key(self) -> Key:
         return Key(self.namespace, self.name)
+
+    @property
+    def why_pending(self) -> str:
+        """Why it has no node, for people."""
+        return self.unschedulable or self.waits
 
     @property
     def is_live(self) -> bool:
@@ -226,6 +237,11 @@ class Pod:
             and self.labels.get(names.POD_TEMPLATE_HASH, "").startswith(names.RELEASED_HASH)
             and (self.owner is None or self.decision.startswith(f"{self.owner.uid}/"))
         )
+
+    @property
+    def is_drained(self) -> bool:
+        """Others evict it. What we evict from a cordoned node was released before."""
+        return self.evicted and bool(self.node) and not self.is_released
 
     @property
     def decision_id(self) -> str | None:
@@ -253,6 +269,9 @@ class NodeRequirement:
     key: str
     operator: str
     values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join((self.key, self.operator, ",".join(self.values))).rstrip()
 
     def allows(self, value: str | None) -> bool:
         """Whether a node whose label has this value (None: no such label) satisfies it."""
@@ -341,6 +360,7 @@ class Workload:
     first_ordinal: int = 0
     settled: bool = True  # its controller has acted on the latest spec
     revision: str = ""  # StatefulSet: the revision that its pods are to have, by its status
+    min_ready_seconds: int = 0  # a pod that has been ready for less does not serve yet
 
     @property
     def key(self) -> Key:
@@ -422,6 +442,13 @@ class Sign:
     @property
     def key(self) -> Key:
         return Key(self.namespace, self.name)
+
+
+def with_drains(nodes: Iterable[Node], pods: Iterable[Pod]) -> Iterator[Node]:
+    """The nodes, with those marked that are drained: cordoned, and a pod there is being evicted by others than us."""
+    emptied = {pod.node for pod in pods if pod.is_drained}
+    for node in nodes:
+        yield replace(node, drained=True) if node.unschedulable and node.name in emptied else node
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,11 @@ DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 # rebalancer writes it to pods whose Node is gone, with this reason, before it deletes them.
 DISRUPTION_TARGET = "DisruptionTarget"
 DISRUPTION_REASON = "DeletionBySpotweave"
+# The reason that the API server writes there when somebody evicts a pod; read to tell a drain from a bare cordon.
+EVICTED = "EvictionByEvictionAPI"
+# Reason of the pod condition PodScheduled=False: the scheduler tried, and found no node. Any other means that it did
+# not try, as for pods with a scheduling gate.
+UNSCHEDULABLE = "Unschedulable"
 # Annotation of static pods' mirrors: never touched.
 MIRROR = "kubernetes.io/config.mirror"
 # Taint of Cluster Autoscaler on nodes that it may take away, effect PreferNoSchedule; its value is a time. Never
@@ -132,6 +137,8 @@ EVENT_BLOCKED = "MoveBlocked"
 EVENT_FALLBACK = "Fallback"
 EVENT_FALLBACK_OVER = "FallbackOver"
 EVENT_LOST = "ReplicasLost"
+# The same, on the workload of the pod that shows it: a class is out, for whom, and the pod's name.
+EVENT_OUTAGE = "CapacityOut"
 EVENT_EXPOSED = "PoolLossNotSurvived"
 EVENT_SAFE = "PoolLossSurvived"
 # Reasons of others' Events, read by the rebalancer. The cloud's controller says on a Node that its machine is gone;

@@ -1,10 +1,14 @@
 """Outages: a class that is out for a while, wholly or in some zones, noted in the ConfigMap `spotweave-state`.
 
-    {"version": 3, "outages": [{"class": "spot", "zones": ["zone-a"], "shape": {"cpuMillis": 4000},
-                                "since": 1750000000, "until": 1750000300, "strikes": 0, "by": "operator"}]}
+    {"version": 3, "outages": [{"class": "spot", "zones": ["zone-a"], "shape": {"cpuMillis": 4000}, "namespace": "shop",
+                                "terms": [[{"key": "arch", "operator": "In", "values": ["arm64"]}]],
+                                "since": 1750000000, "until": 1750000300, "strikes": 0, "by": "rebalancer",
+                                "evidence": {"pod": "shop/web-4", "workload": "Deployment shop/web"}}]}
 
-While one stands, slots of that class are admitted soft: the class is preferred, no longer required. It is
-cluster-wide, not per workload, and runs out by itself; one that is noted again soon after lasts twice as long.
+While one stands, slots of that class are admitted soft: the class is preferred, no longer required. A note covers what
+its evidence covers. Nodes that are gone are everybody's loss, so what was lost with them is noted for all namespaces.
+A pod that finds no node speaks for its own namespace only: nothing that one tenant writes softens another's pods. A
+note runs out by itself; one that is noted again soon after lasts twice as long.
 """
 
 from __future__ import annotations
@@ -16,11 +20,13 @@ from typing import Any
 
 from placement import names
 from placement.backoff import doubled
-from placement.model import Class, NodeTerm
+from placement.model import Class, NodeRequirement, NodeTerm
 
 KEY = "outages.json"
 FIRST_SECONDS = 300.0
 LONGEST_SECONDS = 3600.0
+MOST_NOTED = 500  # beyond these the oldest are forgotten: a ConfigMap holds 1 MiB
+LONGEST_TERMS = 50  # keys and values
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,8 +51,25 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
+class Demand:
+    """What a pod asks of a class: for which namespace, on nodes with which terms of its own, and how much."""
+
+    namespace: str = ""
+    own_terms: tuple[NodeTerm, ...] = ()
+    shape: Shape = Shape()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The pod that shows an outage, and its workload: `shop/web-4`, `Deployment shop/web`."""
+
+    pod: str
+    workload: str
+
+
+@dataclass(frozen=True, slots=True)
 class Outage:
-    """A class that is out until a moment (seconds since 1970), in these zones (none: everywhere), for this shape."""
+    """A class that is out until a moment (seconds since 1970), in these zones (none: everywhere), for these pods."""
 
     of: Class
     until: float
@@ -55,10 +78,36 @@ class Outage:
     since: float = 0.0
     strikes: int = 0  # how often it was noted again
     by: str = "operator"
+    namespace: str = ""  # "": all
+    terms: tuple[NodeTerm, ...] = ()  # only for pods that ask at least this of nodes, zones apart; none: for all
+    evidence: Evidence | None = None  # None: somebody said so
 
     @property
-    def key(self) -> tuple[Class, frozenset[str], Shape]:
-        return (self.of, self.zones, self.shape)
+    def key(self) -> tuple[object, ...]:
+        return (self.of, self.zones, self.shape, self.namespace, self.terms)
+
+    @property
+    def pods(self) -> str:
+        """The pods that it is about, for people: `≥500m, ≥256Mi, arch In arm64`."""
+        size = f"≥{self.shape.cpu_millis}m, ≥{self.shape.memory_mib}Mi" if self.shape != Shape() else "any pod"
+        terms = " or ".join(" and ".join(map(str, term)) for term in self.terms)
+        return f"{size}, {terms}" if terms else size
+
+    @property
+    def sentence(self) -> str:
+        """`Spot is out in zone-a for any pod of namespace shop (evidence: shop/web-4)`."""
+        where = f" in {', '.join(sorted(self.zones))}" if self.zones else ""
+        whose = f" of namespace {self.namespace}" if self.namespace else ""
+        shown = f" (evidence: {self.evidence.pod})" if self.evidence is not None else ""
+        return f"{str(self.of).capitalize()} is out{where} for {self.pods}{whose}{shown}"
+
+    def covers(self, demand: Demand) -> bool:
+        """Whether what shows this outage holds for such a pod, zones apart."""
+        return (
+            self.namespace in ("", demand.namespace)
+            and self.shape.covers(demand.shape)
+            and is_narrower(demand.own_terms, self.terms)
+        )
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -67,10 +116,15 @@ class Outage:
             "class": str(self.of),
             "zones": sorted(self.zones),
             "shape": {"cpuMillis": self.shape.cpu_millis, "memoryMiB": self.shape.memory_mib},
+            "namespace": self.namespace,
+            "terms": [[_raw_requirement(each) for each in term] for term in self.terms],
             "since": self.since,
             "until": self.until,
             "strikes": self.strikes,
             "by": self.by,
+            "evidence": None
+            if self.evidence is None
+            else {"pod": self.evidence.pod, "workload": self.evidence.workload},
         }
 
 
@@ -84,28 +138,43 @@ class Outages:
     def standing(self, now: float) -> tuple[Outage, ...]:
         return tuple(outage for outage in self.noted if now < outage.until)
 
-    def zones_left(self, of: Class, zones: frozenset[str], asked: Shape, now: float) -> frozenset[str]:
-        """Of these zones those where the class is not out for a pod that asks for so much."""
-        notes = self._about(of, asked, now)
+    def zones_left(self, of: Class, zones: frozenset[str], demand: Demand, now: float) -> frozenset[str]:
+        """Of these zones those where the class is not out for such a pod."""
+        notes = self._about(of, demand, now)
         return frozenset() if any(not note.zones for note in notes) else zones.difference(*(n.zones for n in notes))
 
-    def stands(
-        self, of: Class, zones: frozenset[str], own_terms: tuple[NodeTerm, ...], asked: Shape, now: float
-    ) -> bool:
-        """Whether the class is out wherever a pod with these terms of its own could find it.
+    def stands(self, of: Class, zones: frozenset[str], demand: Demand, now: float) -> bool:
+        """Whether the class is out wherever such a pod could find it.
 
         `zones` have nodes of the class. Zones that are noted count too: their nodes may be gone. With nodes left in c
         and a note of a, a pod that is bound to a finds none, and one that is bound to nothing does.
         """
-        notes = self._about(of, asked, now)
+        notes = self._about(of, demand, now)
         if any(not note.zones for note in notes):
             return True
         out = frozenset[str]().union(*(note.zones for note in notes))
-        there = reachable(zones | out, own_terms)
+        there = reachable(zones | out, demand.own_terms)
         return bool(there) and there <= out
 
-    def _about(self, of: Class, asked: Shape, now: float) -> list[Outage]:
-        return [each for each in self.standing(now) if each.of is of and each.shape.covers(asked)]
+    def _about(self, of: Class, demand: Demand, now: float) -> list[Outage]:
+        return [each for each in self.standing(now) if each.of is of and each.covers(demand)]
+
+
+def is_narrower(own_terms: tuple[NodeTerm, ...], than: tuple[NodeTerm, ...]) -> bool:
+    """Whether every node that these ORed terms allow is surely allowed by the others; no terms allow every node.
+
+    `arm64 and ssd` is narrower than `arm64`; `arm64, or ssd` is not.
+    """
+    if not than:
+        return True
+    return bool(own_terms) and all(any(set(wider) <= set(term) for wider in than) for term in own_terms)
+
+
+def without_zones(own_terms: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
+    """What a note says of nodes beside its zones. Terms that are too long to note count as none."""
+    terms = tuple(tuple(each for each in term if each.key != names.ZONE) for term in own_terms)
+    size = sum(len(each.values) + 1 for term in terms for each in term)
+    return terms if all(terms) and size <= LONGEST_TERMS else ()
 
 
 def noted(outages: Outages, outage: Outage, now: float, seconds: float | None = None) -> Outages:
@@ -117,7 +186,8 @@ def noted(outages: Outages, outage: Outage, now: float, seconds: float | None = 
     strikes = before.strikes + 1 if before is not None and now < before.until + (before.until - before.since) else 0
     lasts = doubled(FIRST_SECONDS, strikes, LONGEST_SECONDS) if seconds is None else seconds
     new = replace(outage, since=now, until=now + lasts, strikes=strikes)
-    return Outages(outages.version + 1, (*_without(outages, [outage], now), new))
+    kept = _without(outages, [outage], now)
+    return Outages(outages.version + 1, (*kept[max(0, len(kept) + 1 - MOST_NOTED) :], new))
 
 
 def ended(outages: Outages, over: Iterable[Outage], now: float) -> Outages:
@@ -196,7 +266,22 @@ def _outage(raw: dict[str, Any]) -> Outage:
         float(raw.get("since", 0)),
         int(raw.get("strikes", 0)),
         str(raw.get("by", "operator")),
+        str(raw.get("namespace", "")),
+        tuple(tuple(_requirement(each) for each in term) for term in raw.get("terms") or ()),
+        _evidence(raw.get("evidence")),
     )
+
+
+def _evidence(raw: dict[str, Any] | None) -> Evidence | None:
+    return Evidence(str(raw["pod"]), str(raw["workload"])) if raw else None
+
+
+def _requirement(raw: dict[str, Any]) -> NodeRequirement:
+    return NodeRequirement(str(raw["key"]), str(raw["operator"]), tuple(str(each) for each in raw.get("values") or ()))
+
+
+def _raw_requirement(asked: NodeRequirement) -> dict[str, Any]:
+    return {"key": asked.key, "operator": asked.operator, "values": list(asked.values)}
 
 
 def outages_text(outages: Outages) -> str:

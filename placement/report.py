@@ -44,7 +44,7 @@ def pods_json(status: WorkloadStatus) -> list[dict[str, Any]]:
             "class": each.node_class,
             "given": each.given,
             "serves": each.serves,
-            "reason": each.pod.unschedulable or each.reason,
+            "reason": each.pod.why_pending or each.reason,
         }
         for each in status.pods
     ]

@@ -50,9 +50,9 @@ class PodStatus:
 
     @property
     def is_starting(self) -> bool:
-        """On its way, and nothing is known to be in it: neither unschedulable nor on a node that is gone."""
+        """On its way, and nothing is known to be in it: it waits for no node, and is on none that is gone."""
         is_lost = bool(self.pod.node) and self.node_class is None
-        return self.is_pending and not self.pod.unschedulable and not is_lost
+        return self.is_pending and not self.pod.why_pending and not is_lost
 
     @property
     def belongs(self) -> Class:
@@ -210,9 +210,9 @@ def _differences(workload: Workload, active: int, pods: tuple[PodStatus, ...]) -
         yield f"{_pods(alone)} left alone: own node selector or affinity excludes the class"
     if active > 1:
         yield f"rollout under way ({active} revisions)"
-    stuck = [each for each in live if each.pod.unschedulable]
+    stuck = [each for each in live if each.pod.why_pending]
     if stuck:
-        yield f"{_pods(len(stuck))} unschedulable: {stuck[0].pod.unschedulable}"
+        yield f"{_pods(len(stuck))} unschedulable: {stuck[0].pod.why_pending}"
     if lost := sum(bool(each.pod.node) and each.node_class is None for each in live):
         yield f"{_pods(lost)} on nodes that are gone"
     if starting := sum(each.is_starting for each in live):

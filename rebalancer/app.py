@@ -15,13 +15,16 @@ from rebalancer.metrics import Metrics
 TEXT = "text/plain"
 
 
-def create_app(metrics: Metrics, missing: Callable[[], str | None]) -> Flask:
-    """`missing` gives what is missing until it is ready, or None."""
+def create_app(
+    metrics: Metrics, missing: Callable[[], str | None], hang: Callable[[], str | None] = lambda: None
+) -> Flask:
+    """`missing` gives what is missing until it is ready, `hang` what only a restart helps against, or None."""
     app = Flask("rebalancer")
 
     @app.get("/healthz")
     def healthz() -> Response:
-        return Response("ok\n", mimetype=TEXT)
+        wrong = hang()
+        return Response(f"unhealthy: {wrong}\n", 503, mimetype=TEXT) if wrong else Response("ok\n", mimetype=TEXT)
 
     @app.get("/readyz")
     def readyz() -> Response:

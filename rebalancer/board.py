@@ -8,7 +8,7 @@ the loop's. Who answers others (metrics, dashboard) keeps what that thread hands
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -39,10 +39,10 @@ from placement.plan.room import host_port
 from placement.policy import Policy, resolve
 from placement.selector import matches
 from rebalancer.filing import discard, exclude, file, include, put
+from rebalancer.signs import Signs
 
 log = logging.getLogger(__name__)
 
-DELETED_BY_CLOUD = "DeletingNode"
 LOOK_SECONDS = 0.9  # the loop comes by every second
 SCALED_DOWN = frozenset({"ToBeDeletedByClusterAutoscaler"})  # leaving, because somebody wants fewer nodes
 OF_NODES = frozenset({"DaemonSet", "Node"})  # owners of pods that every node has; the latter of static ones
@@ -72,16 +72,18 @@ class Board:
         self._budgets: dict[str, dict[str, Budget]] = {}
         self._budget_indexes: dict[str, BudgetIndex] = {}  # made when it is asked for
         self._quotas: dict[str, dict[str, Quota]] = {}
-        self._signs: dict[tuple[str, str, str], Sign] = {}  # by reason, and by what it is about: namespace and name
+        self._signs = Signs()
         self._policies: dict[Any, Policy] = {}
         self._rates = Rates()
         self._announced: set[str] = set()  # nodes whose termination was announced
+        self._drained: set[str] = set()  # nodes that are cordoned, and that others evict pods from
         self.interrupted: deque[Node] = deque(maxlen=MOST_INTERRUPTED)  # spot nodes that the cloud took, each once
         self._dirty: set[str] = set()
         self._ground: Ground | None = None
         self.lost: dict[str, Gone] = {}
         self.assessments: dict[str, Assessment] = {}  # by the workload's UID
         self.failing: set[str] = set()  # workloads that could not be assessed
+        self.sizes: Counter[str] = Counter()  # by namespace: workloads that are assessed
         self._restless: set[str] = set()
         self._looked_at = float("-inf")
         self._takes: Mapping[type, Callable[[Any, Any], None]] = {
@@ -122,9 +124,12 @@ class Board:
         known = new or old
         assert known is not None
         self._notice(old, new)
+        old = self._nodes.get(known.name)
         if new is None:
+            self._drained.discard(known.name)
             self._lose(known)
         else:
+            new = self._judged(new)
             self.lost.pop(new.name, None)
         if old is None or new is None or _differs(old, new):
             self._ground = None
@@ -133,15 +138,29 @@ class Board:
             self._ground = None
         put(self._nodes, known.name, new)
 
+    def _judged(self, node: Node) -> Node:
+        """Whether it is drained: cordoned, and others have evicted a pod from it since. An uncordon ends that."""
+        if not node.unschedulable:
+            self._drained.discard(node.name)
+            return node
+        if node.name not in self._drained and not any(pod.is_drained for pod in self._pods_on.get(node.name, ())):
+            return node
+        self._drained.add(node.name)
+        return replace(node, drained=True)
+
+    def is_drained(self, node: str) -> bool:
+        """From any thread."""
+        return node in self._drained
+
     def _lose(self, node: Node) -> None:
-        if not self._pods_on.get(node.name):
-            return
-        is_leaving = replace(node, deleting=False).is_leaving(self._configuration.leaving_taints)
-        proof = proof_of(node, is_leaving, self._is_deleted_by_cloud(node))
-        self.lost[node.name] = Gone(node, self._class_of(node), proof)
+        if self._pods_on.get(node.name):
+            self.lost[node.name] = Gone(node, self._class_of(node), self._proof_of(node))
+
+    def _proof_of(self, node: Node) -> str:
+        return proof_of(node, self._configuration.leaving_taints, self._signs.is_deleted_by_cloud(node))
 
     def _notice(self, old: Node | None, new: Node | None) -> None:
-        """Whether the cloud takes a spot node: it announces so, or the node is lost with proof; not a cordon by hand.
+        """Whether the cloud takes a spot node: it announces so, or the node is lost with proof.
 
         One that is first seen with its end announced was counted by whoever saw it before.
         """
@@ -152,9 +171,13 @@ class Board:
         elif old is not None:
             was_announced = old.name in self._announced
             self._announced.discard(old.name)
-            is_leaving = was_announced or old.is_leaving(self._configuration.leaving_taints)
-            if new is None and not is_leaving and (not old.ready or self._is_deleted_by_cloud(old)):
+            if new is None and not was_announced and self._is_taken(old):
                 self._interrupt(old)
+
+    def _is_taken(self, node: Node) -> bool:
+        """The cloud took it without a notice, and nobody had sent it away: by a cordon, a deletion, a scale-down."""
+        is_marked = any(taint.key in self._configuration.leaving_taints for taint in node.taints)
+        return not (node.unschedulable or node.deleting or is_marked) and bool(self._proof_of(node))
 
     def _is_announced(self, node: Node) -> bool:
         return not self._terminating.isdisjoint(taint.key for taint in node.taints)
@@ -165,15 +188,6 @@ class Board:
         is_used = any(_counts(pod) and (pod.owner is None or pod.owner.kind not in OF_NODES) for pod in pods)
         if is_used and self._class_of(node) is Class.SPOT:
             self.interrupted.append(node)
-
-    def _is_deleted_by_cloud(self, node: Node) -> bool:
-        """The cloud's controller said so; and of this very node, since names come again."""
-        sign = self._signs.get((DELETED_BY_CLOUD, "", node.name))
-        if sign is None:
-            return False
-        if node.uid and sign.uid not in ("", node.name):
-            return sign.uid == node.uid
-        return sign.at > node.created  # both are whole seconds: in doubt, it is another one's
 
     def _class_of(self, node: Node) -> Class:
         return self._configuration.classes.of_node(node.labels) or Class.ON_DEMAND
@@ -211,6 +225,14 @@ class Board:
             self._count(new, 1)
         if new is not None:
             self._file(new)
+            if new.is_drained and not (old is not None and old.is_drained):
+                self._drain(new.node)
+
+    def _drain(self, name: str) -> None:
+        """Somebody evicts from this node; a bare cordon becomes a drain."""
+        node = self._nodes.get(name)
+        if node is not None and node.unschedulable and not node.drained:
+            self._take_node(node, node)
 
     def _file(self, pod: Pod) -> None:
         """Puts a pod where it belongs by what it is."""
@@ -261,18 +283,13 @@ class Board:
         file(self._quotas, known.namespace, known.name, new)
 
     def _take_sign(self, old: Sign | None, new: Sign | None) -> None:
-        """The latest of its kind counts. Events outlive what they tell of by an hour, and nodes' names come again."""
-        if old is not None and self._signs.get(_regarding(old)) is old:
-            del self._signs[_regarding(old)]
-        if new is None or (new.reason == DELETED_BY_CLOUD and new.kind != "Node"):
-            return
-        known = self._signs.get(_regarding(new))
-        if known is None or known.at <= new.at:
-            self._signs[_regarding(new)] = new
-        gone = self.lost.get(new.about)
-        if gone is not None and not gone.proof and self._is_deleted_by_cloud(gone.node):
-            self.lost[new.about] = Gone(gone.node, gone.of, proof_of(gone.node, False, True))
-            self._interrupt(gone.node)
+        """It may come after the Node that it is about is gone."""
+        self._signs.take(old, new)
+        gone = self.lost.get(new.about) if new is not None else None
+        if gone is not None and not gone.proof and (proof := self._proof_of(gone.node)):
+            self.lost[gone.node.name] = replace(gone, proof=proof)
+            if self._is_taken(gone.node):
+                self._interrupt(gone.node)
 
     def _take_rates(self, _old: Rates | None, new: Rates | None) -> None:
         """What `auto` goes by. They come in one key of a ConfigMap that changes for other reasons too."""
@@ -320,11 +337,16 @@ class Board:
             return
         found = assess(group, ground, now)
         self._note_lost(found)
+        if uid not in self.assessments:
+            self.sizes[group.workload.namespace] += 1
         self.assessments[uid] = found
         (self._restless.add if found.is_restless else self._restless.discard)(uid)
 
     def _leave_alone(self, uid: str) -> None:
-        self.assessments.pop(uid, None)
+        before = self.assessments.pop(uid, None)
+        if before is not None:
+            namespace = before.group.workload.namespace
+            put(self.sizes, namespace, self.sizes[namespace] - 1 or None)
         self._restless.discard(uid)
 
     def _name(self, uid: str) -> str:
@@ -373,7 +395,7 @@ class Board:
             if state is not None:
                 yield put_back(pod, state, "its workload is to have no pods, or has opted out")
         elif found is not None:
-            serving = tuple(member.pod for member in found.members if member.serves)
+            serving = tuple(member.pod for member in found.members if member.is_available)
             if len(serving) >= workload.replicas:
                 text = "its ReplicaSet is gone"
                 yield Action(How.FINISH, Why.OVER, workload, pod, text=text, rests_on=serving)
@@ -404,8 +426,7 @@ class Board:
 
     def is_awaited(self, pod: Pod) -> float:
         """When an autoscaler last said that it brings a node for this pod."""
-        found = [self._signs.get((reason, pod.namespace, pod.name)) for reason in ("TriggeredScaleUp", "Nominated")]
-        return max((sign.at for sign in found if sign is not None), default=float("-inf"))
+        return self._signs.is_awaited(pod)
 
     def _group(self, uid: str) -> Group | None:
         workload = self._workloads.get(uid)
@@ -474,14 +495,17 @@ class Board:
             yield replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else uid
 
     def _note_lost(self, found: Assessment) -> None:
-        """Nodes that were gone before we came: only the cloud's own word proves anything."""
+        """Nodes that were gone before we came. Kubernetes calls all pods of a Node not ready when the Node is not.
+
+        A word of the cloud that is older than a pod is about another Node of that name.
+        """
         for pod in found.lost:
             if pod.node not in self.lost:
-                node = Node(pod.node, created=pod.created)  # a word that is older is about another one
-                is_known = self._is_deleted_by_cloud(node)
+                was_ready = any(each.ready for each in self._pods_on[pod.node])
+                node = Node(pod.node, ready=was_ready, created=pod.created)
                 label = pod.labels.get(names.CLASS, "")
                 of = Class(label) if label in tuple(Class) else Class.ON_DEMAND
-                self.lost[pod.node] = Gone(node, of, proof_of(node, False, is_known))
+                self.lost[pod.node] = Gone(node, of, self._proof_of(node))
 
     def _forget_lost(self) -> None:
         """Nodes whose last pod is gone."""
@@ -495,18 +519,14 @@ NO_QUOTAS: Mapping[str, Quota] = {}
 
 def _differs(old: Node, new: Node) -> bool:
     """In anything that moves look at, beside how much it has."""
-    return (old.labels, old.taints, old.unschedulable, old.ready, old.deleting) != (
+    return (old.labels, old.taints, old.unschedulable, old.ready, old.deleting, old.drained) != (
         new.labels,
         new.taints,
         new.unschedulable,
         new.ready,
         new.deleting,
+        new.drained,
     )
-
-
-def _regarding(sign: Sign) -> tuple[str, str, str]:
-    """Nodes have no namespace, and Events about them are anywhere; those about a pod are in the pod's."""
-    return sign.reason, "" if sign.reason == DELETED_BY_CLOUD else sign.namespace, sign.about
 
 
 def _owner_uid(pod: Pod) -> str | None:

@@ -60,7 +60,7 @@ class Sight:
     pod: Callable[[Key], Pod | None]
     node: Callable[[Key], Node | None]
     namespace: Callable[[Key], Namespace | None]
-    leaving_taints: Collection[str] = ()
+    is_leaving: Callable[[Node], bool] = lambda node: node.is_leaving(())
 
     def allows(self, action: Action) -> bool:
         """We lead, nobody has paused or opted out, the pod is what the plan was made for, and what it rests on serves.
@@ -69,7 +69,7 @@ class Sight:
         """
         return (
             self.is_leading()
-            and not self.is_paused()
+            and (action.in_every_mode or not self.is_paused())
             and (action.how is How.UNDO or self._is_opted_in(action.pod.namespace))
             and self.pod(action.pod.key) == action.pod
             and all(map(self._still_serves, action.rests_on))
@@ -80,18 +80,24 @@ class Sight:
         return namespace is not None and namespace.is_opted_in
 
     def _still_serves(self, planned: Pod) -> bool:
-        """The very pod, where it was, on a node that stays. Annotations may have changed: we write some ourselves."""
+        """The very pod, where it was, ready since when it was, on a node that stays.
+
+        Annotations may have changed: we write some ourselves.
+        """
         pod, node = self.pod(planned.key), self.node(Key("", planned.node))
-        if pod is None or node is None or (pod.uid, pod.node) != (planned.uid, planned.node):
+        if pod is None or node is None:
             return False
-        return pod.ready and pod.is_live and node.ready and not node.is_leaving(self.leaving_taints)
+        if (pod.uid, pod.node, pod.changed) != (planned.uid, planned.node, planned.changed):
+            return False
+        return pod.ready and pod.is_live and node.ready and not self.is_leaving(node)
 
 
 class Executor:
     """Does what a plan says. Actions of one kind go out together, kinds one after the other.
 
     `ends` carries out the ends of moves, which may outlast the pass that began them: `most_ends` at once, and none of
-    them waits for a turn, since what it rests on may change meanwhile.
+    them waits for a turn, since what it rests on may change meanwhile. `on_progress` hears of every write that the pass
+    has waited for.
     """
 
     def __init__(
@@ -103,6 +109,7 @@ class Executor:
         sight: Sight,
         most_ends: int = MOST_ENDS,
         patience_seconds: float = PATIENCE_SECONDS,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._writer = writer
         self._notebook = notebook
@@ -111,6 +118,7 @@ class Executor:
         self._sight = sight
         self._most_ends = most_ends
         self._patience_seconds = patience_seconds
+        self._on_progress = on_progress
         self._under_way: dict[str, tuple[Action, Future[Done]]] = {}
 
     @property
@@ -123,7 +131,7 @@ class Executor:
 
         Raises ApiError where an outage could not be noted: what follows rests on it.
         """
-        if (plan.outages or plan.ended) and (not self._sight.is_leading() or self._sight.is_paused()):
+        if (plan.outages or plan.ended) and not self._sight.is_leading():
             return self._over()
         if plan.outages:
             self._notebook.note(plan.outages)
@@ -139,7 +147,11 @@ class Executor:
 
     def _together(self, actions: Iterable[Action]) -> list[Done]:
         begun = [(action, self._pool.submit(self._one, action)) for action in actions]
-        return [_done(action, future) for action, future in begun]
+        done = []
+        for action, future in begun:
+            done.append(_done(action, future))
+            self._on_progress()
+        return done
 
     def _end(self, actions: Iterable[Action]) -> None:
         """Begins as many ends of moves as may be under way, and waits for a moment. The rest is planned anew."""

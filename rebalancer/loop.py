@@ -22,10 +22,12 @@ from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan, Why
 from placement.plan.assess import Assessment
-from placement.plan.choose import Scene, Target, plan, target
+from placement.plan.choose import plan
 from placement.plan.group import Evicted, evicted, former_slot, policy_mark, seat
+from placement.plan.scene import Scene, Target, target
 from rebalancer.board import Board
 from rebalancer.executor import Done, Executor
+from rebalancer.pulse import Pulse
 
 log = logging.getLogger(__name__)
 
@@ -75,12 +77,14 @@ class Loop:
         watched: Watched,
         tell: Callable[[Plan, Sequence[Done], float, float], None],
         wake: Event | None = None,
+        pulse: Pulse | None = None,
     ) -> None:
         self._board = board
         self._executor = executor
         self._watched = watched
         self._tell = tell
         self._wake = wake or Event()
+        self._pulse = pulse or Pulse()
         self._stopping = Event()
         self._begun: deque[float] = deque()
         self._proofs: dict[Target, float] = {}
@@ -100,8 +104,10 @@ class Loop:
             self._stopping.wait(BATCH_SECONDS)
             try:
                 self.once()
+                self._pulse.work()
                 failures = 0
             except Exception:  # the boundary
+                self._pulse.fail()
                 log.exception("a pass failed")
                 self._stopping.wait(BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)])
                 failures += 1
@@ -123,8 +129,9 @@ class Loop:
         self._board.refresh(now, all_of_them=is_due)
         self._swept = began if is_due else self._swept
         made = plan(self.scene(now))
-        if not self._watched.is_paused(now):
-            made = replace(made, actions=(*made.actions, *self._board.left_over()))
+        is_paused = self._watched.is_paused(now)
+        left_over = (each for each in self._board.left_over() if each.in_every_mode or not is_paused)
+        made = replace(made, actions=(*made.actions, *left_over))
         made = replace(made, actions=tuple(map(self._reasoned, self._possible(made.actions))))
         planned = self._watched.timer()
         done = self._executor.perform(made if is_leading else Plan())
@@ -155,6 +162,7 @@ class Loop:
             board.waiting,
             self._held(),
             MOST_NOTES,
+            board.sizes,
         )
 
     # --- what we did, and have not seen yet --------------------------------------------------------------------------

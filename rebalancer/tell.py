@@ -44,7 +44,7 @@ _SENTENCES = {
     How.FINISH: "The replacement serves{to}: evicted the pod that it replaces",
     How.UNDO: "Put a pod back: {text}",
     How.EVICT: "Evicted a pod for which there is a place{to} ({why})",
-    How.REPLACE: "Created an unschedulable pod anew ({why})",
+    How.REPLACE: "Evicted a pod that never had a node: {text}",
     How.BURY: "Deleted a pod whose node is gone, to have it replaced at once",
 }
 
@@ -118,6 +118,8 @@ class Teller:
         for each in done:
             if each.outcome is Outcome.DONE and each.action.workload is not None and each.action.how in _SENTENCES:
                 self._tell(each.action.workload, names.EVENT_MOVED, sentence(each.action), is_warning=False)
+        for workload, outage in made.witnesses:
+            self._tell(workload, names.EVENT_OUTAGE, outage.sentence)
         blockers = (*made.skipped, *_refused(done))
         standing = {_key(each): each for each in blockers if not _passes(each)}
         for key, skipped in standing.items():

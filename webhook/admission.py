@@ -248,9 +248,9 @@ class Admission:
         around, outages = self._led(batch), self._outages()
         if not outages.noted:
             return around
-        now, terms = self._now(), batch.own_terms
-        out = frozenset(each for each in Class if outages.stands(each, self._zones[each], terms, batch.shape, now))
-        left = outages.zones_left(Class.SPOT, reachable(self._zones[Class.SPOT], terms), batch.shape, now)
+        now, demand = self._now(), batch.demand
+        out = frozenset(each for each in Class if outages.stands(each, self._zones[each], demand, now))
+        left = outages.zones_left(Class.SPOT, reachable(self._zones[Class.SPOT], demand.own_terms), demand, now)
         pools = tuple(pool for pool in self._calm.spot_pools if pool.zone in left) or self._calm.spot_pools
         return replace(around, spot_pools=pools, out=out)
 
@@ -295,8 +295,8 @@ class Admission:
         return self._configuration.classes.of_node(node.labels) or Class.ON_DEMAND
 
     def _is_target(self, node: Node) -> bool:
-        """A live node that is not leaving."""
-        return node.ready and not node.is_leaving(self._configuration.leaving_taints)
+        """A live node that takes pods and is not leaving."""
+        return node.ready and not node.unschedulable and not self._configuration.is_leaving(node)
 
     def _mark_budgets(self, old: Budget | None, new: Budget | None) -> None:
         """Their status changes with every pod, and is not looked at."""

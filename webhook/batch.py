@@ -14,7 +14,7 @@ from cachetools import LRUCache
 
 from kube.needs import requests_in
 from placement.decide import Decider, Decision, Injection, Revision, Surroundings
-from placement.outage import Shape
+from placement.outage import Demand, Shape
 from placement.patch import own_terms, spec_patch
 
 MOST_BATCHES = 256  # of ReplicaSets that create pods at the same time
@@ -34,8 +34,12 @@ class Batch:
         self._spec_patches: dict[int, bytes] = {}
 
     @cached_property
-    def shape(self) -> Shape:
-        """As the rebalancer reads it from the pod, or what it notes would not cover it; nothing, if it is garbled."""
+    def demand(self) -> Demand:
+        """As the rebalancer reads it from the pod, or what it notes would not cover it."""
+        return Demand(self.revision.workload.namespace, self.own_terms, self._shape())
+
+    def _shape(self) -> Shape:
+        """Nothing, if it is garbled."""
         try:
             return Shape.asking(requests_in(encode(self._raw_spec)))
         except msgspec.DecodeError:

@@ -45,7 +45,8 @@ function drawBanners([paused, outages, { lost, lostTotal, leaving, leavingTotal 
   return [
     paused && h("p", { class: "banner warn" }, h("strong", {}, "Paused "), `by ${paused.by}${paused.reason ? `: ${paused.reason}` : ""} (`, until(paused.until), ")"),
     ...outages.map((each) => h("p", { class: "banner warn" }, h("strong", {}, `${each.class} is out `),
-      each.zones.length ? `in ${each.zones.join(", ")} ` : "everywhere ", "until ", clock(each.until), `, noted by ${each.by}`)),
+      each.zones.length ? `in ${each.zones.join(", ")} ` : "everywhere ", each.namespace ? `for namespace ${each.namespace} ` : "",
+      "until ", clock(each.until), `, noted by ${each.by}`, each.evidence ? `; evidence: ${each.evidence.pod}` : "")),
     lost.length > 0 && h("p", { class: "banner bad" }, h("strong", {}, `${count(lostTotal, "node")} gone: `), names(lost.map((each) => each.name), lostTotal)),
     leaving.length > 0 && h("p", { class: "banner" }, h("strong", {}, `${count(leavingTotal, "node")} leaving: `), names(leaving, leavingTotal)),
   ];

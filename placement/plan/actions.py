@@ -28,6 +28,7 @@ class Why(StrEnum):
 
     LOST = "node-lost"
     LEAVING = "node-leaving"
+    CORDON = "node-cordoned"  # and the configuration says that this moves pods
     FLOOR = "below-floor"  # too few on on-demand
     EXPOSED = "exposed"  # the loss of one pool would break a declared min-available
     STUCK = "unschedulable"  # because of our own constraint
@@ -35,6 +36,7 @@ class Why(StrEnum):
     SLOT = "slot"  # doubled, or beyond the replicas
     RATIO = "wrong-class"  # the class of its slot is another one
     RETURN = "return"  # it was admitted soft, and came out on the other class
+    OVERFLOW = "overflow"  # it is where it belongs, with the low priority of an outage that is over
     BALANCE = "balance"  # too many in one pool
     OVER = "over"  # what a move left: its workload is gone or opted out, or whoever knew why was started anew
 
@@ -49,6 +51,7 @@ class Why(StrEnum):
 
 
 EVENING = (Why.EXPOSED, Why.BALANCE)  # moves from one pool to another
+WITHIN = (*EVENING, Why.OVERFLOW)  # moves within a class
 _RANKS = {why: rank for rank, why in enumerate(Why)}
 
 
@@ -72,6 +75,7 @@ class Blocked(StrEnum):
     OUTAGE = "the class is out"
     PROBING = "another pod probes the class first"
     CROWDED = "pods are unschedulable on the class"
+    CORDONED = "its node is cordoned, and no second pod may run beside it"
     QUOTA = "the namespace's quota has no room for one more pod"
     BUDGET = "a PodDisruptionBudget allows no disruption"
     MINIMUM = "as many must serve as do"
@@ -108,6 +112,7 @@ class Action:
     labels: Mapping[str, str | None] = field(default_factory=lambda: NOTHING)
     text: str = ""
     rests_on: tuple[Pod, ...] = ()  # pods that must still serve when it is done: the replacement, the siblings
+    in_every_mode: bool = False  # also while moves are paused: it undoes what we did, or replaces what is lost
 
     def raw(self) -> dict[str, Any]:
         """As `spotweave plan -o json` prints it."""
@@ -148,7 +153,8 @@ class Plan:
     ended: tuple[Outage, ...] = ()  # outages that are over
     actions: tuple[Action, ...] = ()
     skipped: tuple[Skipped, ...] = ()
-    left: int = 0  # annotations that are left to the next pass, which follows at once
+    left: int = 0  # what is left to the next pass, which follows at once: annotations, pods on leaving nodes
+    witnesses: tuple[tuple[Workload, Outage], ...] = ()  # whose pods are the evidence of outages
 
     def raw(self) -> dict[str, Any]:
         return {"actions": [each.raw() for each in self.actions], "skipped": [each.raw() for each in self.skipped]}

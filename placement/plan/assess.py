@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from placement import names
 from placement.backoff import doubled
-from placement.decide import preferred_pool
-from placement.model import Class, Pod, Pool
+from placement.configuration import Configuration
+from placement.model import Class, Pod
 from placement.outage import Shape
 from placement.plan.actions import EVENING, Action, Blocked, How, Why
+from placement.plan.crowd import classes_of_slots, crowded
 from placement.plan.group import (
     Cohort,
     Ground,
@@ -34,11 +35,11 @@ from placement.plan.group import (
     undone,
 )
 from placement.plan.note import ADOPTED, LEAVES_FIRST, notes_of, slots_for
-from placement.plan.reslot import MOST_SLOTS, crowds_of
+from placement.plan.overflow import is_overflow
+from placement.policy import surge
 from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
-PATIENCE = 5  # so many times its fallback time a pod waits where it would fit nowhere else either
 UNDONE_SECONDS = 300.0
 MISSED_SECONDS = 30.0  # the same where admission missed the replacement; doubled, it waits as long as that has lasted
 LONGEST_UNDONE_SECONDS = 3600.0
@@ -61,6 +62,7 @@ class Wish:
     def explain(self) -> str:
         """`web-4 should be on on-demand (wrong-class): a rollout is under way`."""
         where = "in another pool" if self.why in EVENING else f"on {self.to}"
+        where = "at its own priority" if self.why is Why.OVERFLOW else where
         return f"{self.member.pod.name} should be {where} ({self.why}): {self.blocked}"
 
 
@@ -97,7 +99,13 @@ class Assessment:
     @property
     def is_restless(self) -> bool:
         """Time alone may change the answer."""
-        return bool(self.notes or self.sweeps or self.wishes or self.stuck or self.lost or self.under_way)
+        changing = self.notes or self.sweeps or self.wishes or self.stuck or self.lost or self.under_way
+        return bool(changing) or self._has_new
+
+    @property
+    def _has_new(self) -> bool:
+        """Most workloads know no minReadySeconds, and their pods are not looked through."""
+        return self.group.workload.min_ready_seconds > 0 and any(member.is_new for member in self.members)
 
 
 def assess(group: Group, ground: Ground, now: float) -> Assessment:
@@ -109,9 +117,9 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
     sweeps: list[Action] = []
     stuck: list[Stuck] = []
     for cohort in group.cohorts:
-        own = members_of(cohort, group, sites, classes)
+        own = members_of(cohort, group, sites, classes, now)
         if cohort.released:
-            sweeps += _sweeps(group, cohort, own, sites, now)
+            sweeps += _sweeps(group, cohort, own, ground, now)
         stuck += _stuck(group, cohort, own, sites, now)
         given = slots_for(group, cohort, own)
         notes += notes_of(group, cohort, own, given, configuration)
@@ -130,7 +138,7 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         sweeps=tuple(sweeps),
         stuck=tuple(stuck),
         lost=tuple(_lost(group, sites)),
-        under_way=_under_way(group),
+        under_way=_under_way(group, configuration),
         is_written=all(member.written == member.slot for member in members),
     )
     wishes = tuple(_wishes(found, ground, now))
@@ -159,27 +167,29 @@ def _in_slot(member: Member, slot: int) -> Member:
     return member if member.slot == slot else member._replace(slot=slot)
 
 
-def _under_way(group: Group) -> int:
+def _under_way(group: Group, configuration: Configuration) -> int:
     """Also what others evict; not what waits for the drainer, since nobody knows whether there is one."""
     going = sum(pod.terminating for cohort in group.cohorts for pod in cohort.pods)
-    return going + sum(asks_to_be_kept(pod) is None for cohort in group.cohorts for pod in cohort.released)
+    released_pods = (pod for cohort in group.cohorts for pod in cohort.released)
+    return going + sum(asks_to_be_kept(pod, configuration) is None for pod in released_pods)
 
 
 # --- moves that are under way ----------------------------------------------------------------------------------------
 
 
-def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, now: float) -> Iterator[Action]:
+def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground, now: float) -> Iterator[Action]:
     """Finishes a move whose replacement serves; undoes one that takes too long or that nobody wants any more.
 
     Replacements are known by their slot. Slots can be doubled, so pods are counted too: of 10 replicas with 2 released
-    8 are older, and 9 that serve mean that one replacement does.
+    8 are older, and 9 that serve mean that one replacement does. One that is ready serves after `minReadySeconds`.
     """
-    by_slot = {member.slot: member for member in sorted(own, key=lambda member: (member.serves, member.pod.created))}
+    order = sorted(own, key=lambda member: (member.is_available, member.pod.created))
+    by_slot = {member.slot: member for member in order}
     going = sorted((pod for pod in cohort.released if not pod.terminating), key=lambda pod: pod.uid)
-    surplus = sum(member.serves for member in own) - cohort.replicas
+    surplus = sum(member.is_available for member in own) - cohort.replicas
     proven = surplus + len(going)
     for pod in going:
-        state, replacement, site = released(pod), by_slot.get(former_slot(pod)), sites.get(pod.node)
+        state, replacement, site = released(pod), by_slot.get(former_slot(pod)), ground.sites.get(pod.node)
         leaves = site is None or site.is_leaving
         over_for = now - (state.until if state is not None else 0.0)
         origin = site.of if site is not None else None
@@ -187,12 +197,12 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
             yield from _undo(group, cohort, pod, state, None, now)  # its ReplicaSet wants none, and deletes it
         elif not cohort.replicas or (surplus >= 0 and replacement is None):
             text = "no longer wanted"  # scaled down: it is one too many, as long as all others serve
-            rests_on = tuple(member.pod for member in own if member.serves) if cohort.replicas else ()
+            rests_on = tuple(member.pod for member in own if member.is_available) if cohort.replicas else ()
             yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, text=text, rests_on=rests_on)
-        elif asks_to_be_kept(pod) is not None:
+        elif asks_to_be_kept(pod, ground.configuration) is not None:
             if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
                 yield from _undo(group, cohort, pod, state, replacement, None)
-        elif _is_replaced(replacement, site, group):
+        elif _is_replaced(pod, replacement, site, group, ground.configuration):
             assert replacement is not None
             is_in_time = leaves or over_for < OVERDUE_SECONDS
             if not pod.ready or (proven > 0 and is_in_time and _keeps_floor(group, cohort, own, origin)):
@@ -200,22 +210,27 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
                 yield from _finish(group, pod, replacement, origin, now, at_once=leaves)
             elif over_for >= 0 and not leaves:
                 yield from _undo(group, cohort, pod, state, replacement, now)
-        elif (over_for >= 0 or (replacement is not None and replacement.serves)) and not leaves:
+        elif (over_for >= 0 or (replacement is not None and replacement.is_available)) and not leaves:
             yield from _undo(group, cohort, pod, state, replacement, now)
 
 
-def _is_replaced(replacement: Member | None, site: Site | None, group: Group) -> bool:
+def _is_replaced(
+    pod: Pod, replacement: Member | None, site: Site | None, group: Group, configuration: Configuration
+) -> bool:
     """The replacement serves where it should: on the class of its slot, and not where the old pod was.
 
     If the old node stays, that is: from one that leaves any place will do. Of two pools a and b of spot and a slot of
-    on-demand, a pod that came out in b instead of a has gained nothing, and would go on to a the next time.
+    on-demand, a pod that came out in b instead of a has gained nothing, and would go on to a the next time. One that
+    is no overflow any more has gained that, wherever it is.
     """
-    if replacement is None or not replacement.serves or replacement.site is None:
+    if replacement is None or not replacement.is_available or replacement.site is None:
         return False
     if site is None or site.is_leaving:
         return True
     if replacement.site.of is not group.policy.slots.class_of(replacement.slot or 0):
         return False
+    if is_overflow(pod, group, configuration) and not is_overflow(replacement.pod, group, configuration):
+        return True
     return (replacement.site.of, replacement.site.pool) != (site.of, site.pool)
 
 
@@ -224,7 +239,7 @@ def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Cl
     if origin is not Class.ON_DEMAND:
         return True
     slots = group.policy.slots
-    on_demand = sum(member.serves and member.of is Class.ON_DEMAND for member in own)
+    on_demand = sum(member.is_available and member.of is Class.ON_DEMAND for member in own)
     return on_demand >= min(slots.floor, slots.mix(cohort.replicas).on_demand)
 
 
@@ -283,7 +298,7 @@ def _failure(replacement: Member | None) -> tuple[float, str]:
 
     Without a webhook a replacement comes out anywhere. That says nothing about the class, and may be over soon.
     """
-    if replacement is None or not replacement.serves:
+    if replacement is None or not replacement.is_available:
         return UNDONE_SECONDS, "the replacement did not become ready in time"
     if (replacement.pod.decision_id or ADOPTED).startswith(ADOPTED):
         return MISSED_SECONDS, "admission missed the replacement"
@@ -295,20 +310,26 @@ def _failure(replacement: Member | None) -> tuple[float, str]:
 
 def _stuck(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, now: float) -> Iterator[Stuck]:
     """Pods that wait for a class because we require it of them."""
-    policy = group.policy
     for member in own:
         pod = member.pod
         if not pod.unschedulable or pod.node or member.of is None or pod.decision_id is None:
             continue
         if names.SOFT in pod.annotations or names.LEFT_ALONE in pod.annotations:
             continue
-        if member.of is Class.SPOT:
-            after, falls_back = policy.spot_fallback_after.total_seconds(), policy.spot_fallback == "on-demand"
-        else:
-            default = "spot" if group.workload.replicas > 1 else "wait"
-            after, falls_back = ON_DEMAND_FALLBACK_SECONDS, (policy.on_demand_fallback or default) == "spot"
+        is_spot = member.of is Class.SPOT
+        after = group.policy.spot_fallback_after.total_seconds() if is_spot else ON_DEMAND_FALLBACK_SECONDS
         undo = tuple(_instead(group, cohort, member, sites, now)) if cohort.released else ()
+        falls_back = may_fall_back(group, member.of)
         yield Stuck(group, pod, member.of, pod.changed or pod.created, after, falls_back, undo)
+
+
+def may_fall_back(group: Group, of: Class) -> bool:
+    """Whether the policy lets pods of the class run on the other one. A single replica waits, unless it says so."""
+    policy = group.policy
+    if of is Class.SPOT:
+        return policy.spot_fallback == "on-demand"
+    default = "spot" if group.workload.replicas > 1 else "wait"
+    return (policy.on_demand_fallback or default) == "spot"
 
 
 def _instead(group: Group, cohort: Cohort, newcomer: Member, sites: Sites, now: float) -> Iterator[Action]:
@@ -322,7 +343,7 @@ def _instead(group: Group, cohort: Cohort, newcomer: Member, sites: Sites, now: 
 
 def _wishes(found: Assessment, ground: Ground, now: float) -> Iterator[Wish]:
     group = found.group
-    wanted = [*_leaving(found), *_misplaced(found), *_crowded(found, ground)]
+    wanted = [*_leaving(found), *_misplaced(found), *_overflowing(found, ground), *_crowded(found, ground)]
     if not wanted:
         return
     standing = _standing(found, now)
@@ -333,6 +354,8 @@ def _wishes(found: Assessment, ground: Ground, now: float) -> Iterator[Wish]:
         seen.add(member.pod.uid)
         how = How.EVICT if _cannot_release(group, member) else How.RELEASE
         blocked = _mode(group, why, now) or standing.get(why.is_urgent)
+        if blocked is Blocked.BREAKER and why is Why.FLOOR:
+            blocked = None
         yield Wish(group, member, why, to, how, blocked or _of_pod(found, member, why, to, ground, now))
 
 
@@ -342,14 +365,15 @@ def _leaving(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
         if member.site is None or not member.site.is_leaving or member.slot is None:
             continue
         if not _cannot_release(found.group, member):
-            yield member, Why.LEAVING, found.group.policy.slots.class_of(member.slot)
+            why = Why.CORDON if member.site.is_only_cordoned else Why.LEAVING
+            yield member, why, found.group.policy.slots.class_of(member.slot)
 
 
 def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
     """Pods on another class than their slot's."""
     slots = found.group.policy.slots
     short = found.lasting.on_demand < min(found.wanted.on_demand, slots.floor)
-    classes = _classes_of_slots(found)
+    classes = classes_of_slots(found.group, found.members)
     for member in found.members:
         if member.site is None or member.slot is None or classes[member.slot] is member.site.of:
             continue
@@ -364,53 +388,24 @@ def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
             yield member, Why.RATIO, to
 
 
-def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, Class]]:
-    """Spot pods above the headroom in one pool, where another pool has two fewer: as many as even the two out.
-
-    Where there are too few pools to keep each within the headroom, half above the even share is let be: nothing makes
-    such a workload survive the loss of a pool, and only what is far from even is worth a move. A replacement prefers
-    the pool of its slot, so those go whose slot prefers another pool; no other move would help. While moves are under
-    way or pods wait for a node, nobody knows yet how full the pools will be.
-    """
+def _overflowing(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, Class]]:
+    """Pods where they belong, at the low priority that an outage gave them. Nothing is evicted for that."""
     group = found.group
-    headroom = max(1, found.lasting.spot + found.lasting.on_demand - group.needed)
-    if found.lasting.spot <= headroom:
-        return  # so does every pool
-    if any(cohort.released for cohort in group.cohorts) or any(not member.pod.node for member in found.members):
-        return
-    classes = _classes_of_slots(found)
-    crowds = crowds_of([each for each in found.members if each.of is classes[each.slot or 0]])
-    for pool in ground.spot_pools:
-        crowds.setdefault(pool, 0)
-    if len(crowds) < 2:
-        return
-    even, most = -(-crowds.total() // len(crowds)), max(crowds.values())
-    limit = headroom if even <= headroom else even + max(1, even // 2)
-    too_many = min(most - limit, (most - min(crowds.values())) // 2)
-    if too_many < 1:
-        return
-    pool = max((each for each, count in crowds.items() if count == most), key=str)
+    soft = (member for member in found.members if names.SOFT in member.pod.annotations)
+    for member in soft:
+        if member.site is None or member.slot is None or not is_overflow(member.pod, group, ground.configuration):
+            continue
+        if group.policy.slots.class_of(member.slot) is member.site.of and not _cannot_release(group, member):
+            yield member, Why.OVERFLOW, member.site.of
+
+
+def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, Class]]:
+    """Spot pods that are too many in one pool."""
+    group = found.group
     why = Why.BALANCE if group.availability.is_assumed else Why.EXPOSED
-    strays = [member for member in found.members if _is_stray(member, pool, group, ground)]
-    for member in strays[:too_many]:
+    for member in crowded(group, found.members, found.lasting, ground):
         if why is Why.EXPOSED or not _cannot_release(group, member):  # nobody is evicted for what is only advice
             yield member, why, Class.SPOT
-
-
-def _classes_of_slots(found: Assessment) -> Sequence[Class] | Mapping[int, Class]:
-    slots, held = found.group.policy.slots, [member.slot or 0 for member in found.members]
-    highest = max(held, default=0)
-    if highest < MOST_SLOTS:
-        return slots.classes(highest + 1)
-    return {slot: slots.class_of(slot) for slot in held}  # ordinals may begin anywhere
-
-
-def _is_stray(member: Member, pool: Pool, group: Group, ground: Ground) -> bool:
-    """It is in this pool, and its slot prefers another."""
-    if not member.serves or member.site is None or member.site.of is not Class.SPOT or member.slot is None:
-        return False
-    preferred = preferred_pool(member.slot, group.policy.slots, group.workload, ground.spot_pools)
-    return member.site.pool == pool and preferred != pool
 
 
 # --- what is in the way ----------------------------------------------------------------------------------------------
@@ -434,7 +429,7 @@ def _standing(found: Assessment, now: float) -> dict[bool, Blocked]:
     if group.workload.rollout.paused:  # with one revision: its ReplicaSet replaces what leaves all the same
         return {False: Blocked.ROLLOUT}
     tried = [undone(member.pod) for member in found.members]
-    if sum(each is not None and now < each.until for each in tried) >= BREAKER_PODS:
+    if sum(each is not None and now < each.until for each in tried) >= max(BREAKER_PODS, len(tried) // 10):
         return {False: Blocked.BREAKER}
     if not found.is_written:  # a replacement takes a free slot: webhooks must have read which are
         return {False: Blocked.UNSETTLED}
@@ -444,9 +439,10 @@ def _standing(found: Assessment, now: float) -> dict[bool, Blocked]:
 
 
 def _cannot_release(group: Group, member: Member) -> bool:
-    """Where a second pod beside the old one cannot be, or its owner would not let go of it."""
-    needs = member.pod.needs
-    return group.is_stateful or group.workload.rollout.recreate or needs.has_claims or bool(needs.host_ports)
+    """Where a second pod beside the old one cannot be or must not be, or its owner would not let go of it."""
+    workload, needs = group.workload, member.pod.needs
+    is_alone = group.is_stateful or workload.rollout.recreate or not surge(workload.rollout, workload.replicas)
+    return is_alone or needs.has_claims or bool(needs.host_ports)
 
 
 def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Ground, now: float) -> Blocked | None:
@@ -456,7 +452,7 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
         return None
     if to not in classes.allowed(own_terms(pod, classes)):
         return Blocked.OWN_TERMS
-    kept = asks_to_be_kept(pod)
+    kept = asks_to_be_kept(pod, ground.configuration)
     if kept is not None:
         return kept
     if found.group.would_change_revision(pod):
@@ -476,16 +472,15 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
     return None
 
 
-def asks_to_be_kept(pod: Pod) -> Blocked | None:
-    """By its annotations, or because what it has stored goes with it.
+def asks_to_be_kept(pod: Pod, configuration: Configuration) -> Blocked | None:
+    """By its annotations; or by what it has stored, which goes with it, where the configuration says `keep`.
 
     From a leaving node it is released all the same, so that its replacement is up; but we do not evict it.
     """
     if pod.annotations.get(names.SAFE_TO_EVICT) == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true":
         return Blocked.KEPT
-    if pod.needs.has_local_storage and pod.annotations.get(names.SAFE_TO_EVICT) != "true":
-        return Blocked.LOCAL_STORAGE
-    return None
+    is_kept = configuration.keeps_local_storage and pod.needs.has_local_storage
+    return Blocked.LOCAL_STORAGE if is_kept and pod.annotations.get(names.SAFE_TO_EVICT) != "true" else None
 
 
 def _is_too_soon(before: Moved, group: Group, to: Class, cool_down_seconds: float, now: float) -> bool:

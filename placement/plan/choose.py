@@ -3,81 +3,52 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 
 from placement import names
 from placement.decide import preferred_pool
-from placement.model import Budget, Class, Pod, Pool, Quota
-from placement.outage import LONGEST_SECONDS, Outage, Outages, Shape, limited_to
+from placement.model import Budget, Class, Pod, Pool, Quota, Workload
+from placement.outage import Outage
 from placement.outcome import Outcome
-from placement.plan.actions import EVENING, Action, Blocked, How, Plan, Skipped, Why
-from placement.plan.assess import PATIENCE, Assessment, Stuck, Wish, asks_to_be_kept, shape_of
+from placement.plan.actions import EVENING, WITHIN, Action, Blocked, How, Plan, Skipped, Why
+from placement.plan.assess import Assessment, Wish, asks_to_be_kept, may_fall_back, shape_of
 from placement.plan.group import (
-    Evicted,
-    Ground,
-    Group,
     Member,
     Moved,
     Released,
-    Site,
     evicted,
     former_slot,
-    own_terms,
     policy_mark,
     seat,
     undone,
 )
-from placement.plan.lost import BY, Lost, burials, outages_of_loss, replaced_on
-from placement.plan.room import Room, Used
-from placement.selector import matches
+from placement.plan.lost import Short, burials, left_behind, outages_of_loss
+from placement.plan.room import Room
+from placement.plan.scene import Scene, Target, demand_of, target
+from placement.plan.stuck import AUTOSCALER_SECONDS, WayOut
 
-SHORTEST_OUTAGE_SECONDS = 30.0  # one of ours is not ended sooner, whatever room there seems to be
-AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
-REPLACE_SECONDS = 3.0  # a pod that is younger, and than the outage, is not replaced again
+# Moves that do not help are stopped: in a namespace when so many of its workloads, and at least a tenth of them, had to
+# undo one; everywhere when that happened in so many namespaces, and at least a quarter of them.
 BREAKER_WORKLOADS = 5
-HOPELESS_SECONDS = 600.0  # the scheduler itself tries each pod again every five minutes
+BREAKER_NAMESPACES = 3
+# For whom the scheduler found no node in all this time there is none: what fits is placed within seconds.
+HOPELESS_SECONDS = 30.0
+MOST_LEAVING = 200  # releases from leaving nodes in one plan: what is written in a second
 _HELD = {Outcome.BLOCKED: Blocked.BUDGET, Outcome.IMPOSSIBLE: Blocked.REFUSED}
-Target = tuple[Class, Pool | None, Shape]  # what one probe stands for: the class, the pool that is preferred, the shape
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What a plan is made from. `assessments` may leave out workloads that are in order."""
-
-    assessments: Sequence[Assessment]
-    ground: Ground
-    used: Used
-    now: float
-    outages: Outages = field(default_factory=Outages)
-    lost: Lost = field(default_factory=dict)
-    budgets: Callable[[Pod], Sequence[Budget]] = lambda _pod: ()
-    is_awaited: Callable[[Pod], float] = lambda _pod: float("-inf")  # when an autoscaler said that it is on it
-    proofs: Mapping[Target, float] = field(default_factory=dict)  # when a move there last succeeded
-    recent: int = 0  # moves begun within the last minute
-    evicted: Mapping[str, Evicted] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
-    is_paused: bool = False
-    waiting: Collection[Pod] = ()  # pods that have no node yet, of everybody
-    held: Mapping[tuple[str, How], Outcome] = field(default_factory=dict)  # by UID: what failed a moment ago, and how
-    most_notes: int | None = None  # annotations at once; None: all
 
 
 def plan(scene: Scene) -> Plan:
     """What to do now. First what makes replacements possible, then what restores service, then what improves it.
 
     Of annotations only so many at once (`most_notes`): 3,000 would take a minute, and a node may be lost meanwhile.
+    While moves are paused only what is done in every mode: the way out of our own constraint, what was lost, the end of
+    releases that their Deployment has overtaken.
     """
-    if scene.is_paused:
-        return Plan(skipped=tuple(_paused(scene)))
     if not scene.assessments and not scene.outages.standing(scene.now):
         return Plan()
     return _Chooser(scene).plan()
-
-
-def _paused(scene: Scene) -> Iterator[Skipped]:
-    for each in scene.assessments:
-        if each.wishes:
-            yield Skipped(each.group.workload, each.wishes[0].why, Blocked.PAUSED, len(each.wishes))
 
 
 class _Chooser:
@@ -94,40 +65,66 @@ class _Chooser:
         self._per_workload: Counter[str] = Counter()
         self._per_namespace: Counter[str] = Counter()
         self._per_node: Counter[str] = Counter()
-        self._probes: Counter[Target] = Counter()
-        self._in_all = self._begun = 0
+        self._probes: Counter[tuple[str, Target]] = Counter()  # with their namespace: a tenant waits for its own alone
+        self._in_all = self._begun = self._without_room = 0
         self._disrupted: Counter[str] = Counter()  # by budget
         self._quota_taken: dict[str, Counter[str]] = {}
         self._skipped: Counter[tuple[str, Why, Blocked]] = Counter()
         for each in scene.assessments:
             self._count_under_way(each)
-        failing = sum(any(_is_undone(member.pod, scene.now) for member in each.members) for each in scene.assessments)
-        self._is_failing = failing >= BREAKER_WORKLOADS
+        self._failing = Counter(
+            each.group.workload.namespace
+            for each in scene.assessments
+            if any(_is_undone(member.pod, scene.now) for member in each.members)
+        )
+        self._crowded = Counter(
+            (each.group.workload.uid, stuck.of) for each in scene.assessments for stuck in each.stuck
+        )
+        self._way_out = WayOut(scene, self._room, self._skip)
+        self._short: list[Short] = []  # pods on leaving nodes for which their class has no room
 
     def plan(self) -> Plan:
         scene = self._scene
         buried = burials(scene.assessments, scene.lost)
-        wishes = sorted((wish for each in scene.assessments for wish in each.wishes), key=_importance)
-        urgent = self._moved(wish for wish in wishes if wish.why is Why.LEAVING)
-        replacements = replaced_on(buried, urgent)
-        outages = list(outages_of_loss(replacements, self._room, scene.outages, scene.now))
+        wishes = _in_turn(wish for each in scene.assessments for wish in self._open(each))
+        leaving = (wish for wish in wishes if wish.why is Why.LEAVING)
+        behind = list(left_behind(buried, self._room))
+        urgent = list(islice(self._moved(leaving), MOST_LEAVING))
+        outages = list(outages_of_loss((*behind, *self._short), self._room, scene.outages, scene.now))
+        freed = self._way_out.freed()
+        outages += freed.outages
         swept = [action for each in scene.assessments for action in each.sweeps]
-        replaced, given_up = self._stuck(outages)
-        sweeps = sorted({(action.how, action.pod.uid): action for action in (*given_up, *swept)}.values(), key=_turn)
+        sweeps = sorted({(each.how, each.pod.uid): each for each in (*freed.given_up, *swept)}.values(), key=_turn)
         marks = [action for each in scene.assessments for action in self._marks(each)]
         notes = list(self._unheld(action for each in scene.assessments for action in each.notes))
-        rest = self._moved(wish for wish in wishes if wish.why is not Why.LEAVING)
+        rest = list(self._moved(wish for wish in wishes if wish.why is not Why.LEAVING))
         ordered = sorted((*notes[: scene.most_notes], *rest), key=lambda action: action.why.rank)
-        actions = (*self._unheld((*buried, *urgent, *sweeps, *replaced, *marks)), *ordered)
+        actions = (*self._unheld((*buried, *urgent, *sweeps, *freed.replaced, *marks)), *ordered)
         workloads = {each.group.workload.uid: each.group.workload for each in scene.assessments}
         skipped = tuple(
             Skipped(workloads[uid], why, blocked, count) for (uid, why, blocked), count in self._skipped.items()
         )
         left = len(notes[scene.most_notes :]) if scene.most_notes is not None else 0
-        return Plan(tuple(_distinct(outages)), tuple(self._ended(outages)), actions, skipped, left)
+        distinct = tuple(_distinct(outages))
+        return Plan(
+            distinct,
+            tuple(self._way_out.ended(outages)),
+            tuple(action for action in actions if action.in_every_mode or not scene.is_paused),
+            skipped,
+            left + sum(1 for _ in leaving),
+            tuple(_witnesses(distinct, workloads.values())),
+        )
 
-    def _moved(self, wishes: Iterable[Wish]) -> list[Action]:
-        return [action for wish in wishes if (action := self._move(wish)) is not None]
+    def _open(self, each: Assessment) -> Sequence[Wish]:
+        """Its wishes; none while moves are paused."""
+        if not self._scene.is_paused:
+            return each.wishes
+        for wish in each.wishes:
+            self._skip(each.group.workload.uid, wish.why, Blocked.PAUSED)
+        return ()
+
+    def _moved(self, wishes: Iterable[Wish]) -> Iterator[Action]:
+        return (action for wish in wishes if (action := self._move(wish)) is not None)
 
     def _marks(self, each: Assessment) -> Iterator[Action]:
         """Successors of pods that we evicted are told so: whoever leads next does not evict them again too soon."""
@@ -159,95 +156,24 @@ class _Chooser:
         self._in_all += each.under_way
         for cohort in each.group.cohorts:
             for pod in cohort.released:
-                if asks_to_be_kept(pod) is not None:
+                if asks_to_be_kept(pod, self._scene.ground.configuration) is not None:
                     continue  # its end is the drainer's, whenever that comes
-                self._probes[target(each.group, former_slot(pod), pod, self._scene.ground)] += 1
+                aim = target(each.group, former_slot(pod), pod, self._scene.ground)
+                self._probes[workload.namespace, aim] += 1
                 self._per_node[pod.node] += 1
+        released = sum(len(cohort.released) for cohort in each.group.cohorts)
+        self._without_room += min(released, sum(not member.pod.node for member in each.members))
 
     def _waiting(self) -> Iterator[Pod]:
-        """Pods that will take room somewhere. For whom the scheduler found none in all this time, we find none."""
+        """Pods that will take room somewhere: not those with a gate, nor those that have fitted nowhere for a while.
+
+        What an autoscaler brings a node for will take that.
+        """
+        now, is_awaited = self._scene.now, self._scene.is_awaited
         for pod in self._scene.waiting:
-            if not pod.unschedulable or self._scene.now - pod.changed < HOPELESS_SECONDS:
+            is_fresh = not pod.unschedulable or now - pod.changed < HOPELESS_SECONDS
+            if not pod.waits and (is_fresh or now - is_awaited(pod) < AUTOSCALER_SECONDS):
                 yield pod
-
-    # --- pods that cannot be scheduled -------------------------------------------------------------------------------
-
-    def _stuck(self, outages: list[Outage]) -> tuple[list[Action], list[Action]]:
-        """Replaces pods that require a class that is known to be out; notes outages for those that waited enough.
-
-        And gives up moves whose newcomers wait in vain: nobody serves less for that, so it is no outage.
-        """
-        replaced: list[Action] = []
-        given_up: list[Action] = []
-        for each in self._scene.assessments:
-            for stuck in each.stuck:
-                (given_up if stuck.undo else replaced).extend(self._one_stuck(stuck, outages))
-        return replaced, given_up
-
-    def _one_stuck(self, stuck: Stuck, outages: list[Outage]) -> Sequence[Action]:
-        scene, pod = self._scene, stuck.pod
-        workload, policy = stuck.group.workload, stuck.group.policy
-        if policy.rebalance != "auto" or not stuck.falls_back:
-            return ()
-        terms, zones = own_terms(pod, scene.ground.configuration.classes), self._zones[stuck.of]
-        if scene.outages.stands(stuck.of, zones, terms, shape_of(pod), scene.now):
-            if stuck.undo or not self._is_old_enough(stuck):
-                return stuck.undo
-            if self._is_admitted_in_vain(stuck):
-                outages.append(Outage(stuck.of, 0.0, limited_to(zones, terms), by=BY))
-                return ()
-            text = f"{stuck.of} is out: it is created anew, with {stuck.of} preferred"
-            return (Action(How.REPLACE, Why.STUCK, workload, pod, stuck.of, text=text),)
-        waited = scene.now - stuck.since
-        if waited < stuck.after:
-            self._skip(workload.uid, Why.STUCK, Blocked.WAITING)
-        elif waited < AUTOSCALER_SECONDS and scene.now - scene.is_awaited(pod) < AUTOSCALER_SECONDS:
-            self._skip(workload.uid, Why.STUCK, Blocked.AUTOSCALER)
-        elif stuck.undo and not self._needs_probe(target(stuck.group, pod.slot, pod, scene.ground)):
-            return stuck.undo
-        elif not stuck.undo and waited < PATIENCE * stuck.after and self._room.take(pod, stuck.of.other) is None:
-            self._skip(workload.uid, Why.STUCK, Blocked.NO_PLACE)
-        else:  # of a class that was out a probe tells that it still is
-            outages.append(Outage(stuck.of, 0.0, limited_to(zones, terms), shape_of(pod), by=BY))
-            return stuck.undo
-        return ()
-
-    def _is_old_enough(self, stuck: Stuck) -> bool:
-        """It was created before the outage was noted, or a while ago: what was just created anew is not replaced again.
-
-        That happens where a webhook has not read of the outage.
-        """
-        created = stuck.pod.created
-        return self._scene.now - created >= REPLACE_SECONDS or any(created < since for since in self._since(stuck.of))
-
-    def _is_admitted_in_vain(self, stuck: Stuck) -> bool:
-        """It was created while the outage stood, and not softened: webhooks after ours made it ask for more.
-
-        What is noted for its shape does not cover what it asked for when it was admitted.
-        """
-        return all(since + REPLACE_SECONDS < stuck.pod.created for since in self._since(stuck.of))
-
-    def _since(self, of: Class) -> list[float]:
-        """When the outages of a class that stand were noted."""
-        return [each.since for each in self._scene.outages.standing(self._scene.now) if each.of is of]
-
-    def _ended(self, new: Sequence[Outage]) -> Iterator[Outage]:
-        """Outages that we noted ourselves, of a class that has room again, with nobody waiting for it."""
-        scene = self._scene
-        waiting = {stuck.of for each in scene.assessments for stuck in each.stuck} | {outage.of for outage in new}
-        lost = {gone.of for gone in scene.lost.values() for each in scene.assessments if each.lost}
-        for outage in scene.outages.standing(scene.now):
-            is_young = scene.now - outage.since < SHORTEST_OUTAGE_SECONDS
-            if outage.by != BY or is_young or outage.of in waiting or outage.of in lost:
-                continue
-            if any(self._has_room_for(outage.shape, site) for site in self._room.targets(outage.of)):
-                yield outage
-
-    def _has_room_for(self, shape: Shape, site: Site) -> bool:
-        free = self._room.free(site)
-        return Shape(max(1, shape.cpu_millis), shape.memory_mib).covers(
-            Shape(free.get("cpu", 0), free.get("memory", 0) // 1024**2)
-        )
 
     # --- moves -------------------------------------------------------------------------------------------------------
 
@@ -263,7 +189,7 @@ class _Chooser:
             rests_on = tuple(each.pod for each in self._members[workload.uid] if each.pod.uid != pod.uid)
             text = f"to {wish.to}"
             return Action(How.EVICT, wish.why, workload, pod, origin, wish.to, text=text, rests_on=rests_on)
-        until = self._scene.now + self._moves.timeout.total_seconds()
+        until = self._scene.now + self._moves.timeout.total_seconds() + workload.min_ready_seconds
         template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
         return Action(
             How.RELEASE,
@@ -282,9 +208,28 @@ class _Chooser:
         if wish.member.pod.decision_id is None:
             return Blocked.UNADOPTED  # a released pod's decision tells whose it was
         quota = self._no_quota(wish)
-        if quota or wish.why is Why.LEAVING:
+        if quota is not None:
             return quota
+        if wish.why is Why.LEAVING:
+            return self._no_room(wish)
         return self._limited(wish) or self._no_way_there(wish) or self._no_place(wish)
+
+    def _no_room(self, wish: Wish) -> Blocked | None:
+        """What leaves is released as fast as there is room for it.
+
+        A pod of spot may also go to on-demand: then spot is out. Where an autoscaler brings nodes, missing room is no
+        outage, and some may wait for it.
+        """
+        pod, siblings = wish.member.pod, self._members[wish.group.workload.uid]
+        if self._room.take(pod, wish.to, siblings) is not None:
+            return None
+        is_scaled = self._scene.ground.configuration.classes.is_scaled
+        falls_back = not is_scaled and wish.to is Class.SPOT and may_fall_back(wish.group, wish.to)
+        if falls_back and self._room.take(pod, wish.to.other, siblings) is not None:
+            self._short.append((wish.to, pod, wish.group.workload))
+            return None
+        self._without_room += 1
+        return None if is_scaled and self._without_room <= self._moves.without_room else Blocked.NO_PLACE
 
     def _limited(self, wish: Wish) -> Blocked | None:
         workload, moves = wish.group.workload, self._moves
@@ -299,33 +244,31 @@ class _Chooser:
         return Blocked.PER_MINUTE if self._scene.recent + self._begun >= moves.per_minute else None
 
     def _no_way_there(self, wish: Wish) -> Blocked | None:
-        """The class is out, or others wait for it already, or one must go ahead to see."""
-        scene, shape = self._scene, shape_of(wish.member.pod)
-        terms = own_terms(wish.member.pod, scene.ground.configuration.classes)
-        if scene.outages.stands(wish.to, self._zones[wish.to], terms, shape, scene.now):
+        """The class is out, or siblings wait for it already, or one must go ahead to see."""
+        scene, namespace = self._scene, wish.group.workload.namespace
+        demand = demand_of(wish.member.pod, scene.ground.configuration.classes)
+        if scene.outages.stands(wish.to, self._zones[wish.to], demand, scene.now):
             return Blocked.OUTAGE
-        if any(
-            stuck.of is wish.to and shape_of(stuck.pod).covers(shape)
-            for each in scene.assessments
-            for stuck in each.stuck
-        ):
+        if wish.why is not Why.FLOOR and self._crowded[wish.group.workload.uid, wish.to]:
             return Blocked.CROWDED
-        if self._is_failing and self._probes.total():
+        if wish.why is not Why.FLOOR and self._is_failing(namespace) and self._is_trying(namespace):
             return Blocked.BREAKER
         aim = self._target(wish)
-        return Blocked.PROBING if self._probes[aim] and self._needs_probe(aim) else None
+        is_probed = self._probes[namespace, aim] and self._way_out.needs_probe(aim, demand)
+        return Blocked.PROBING if is_probed else None
+
+    def _is_failing(self, namespace: str) -> bool:
+        """Moves do not help there, or in a large part of the cluster."""
+        sizes = self._scene.sizes
+        if self._failing[namespace] >= max(BREAKER_WORKLOADS, sizes.get(namespace, 0) // 10):
+            return True
+        return len(self._failing) >= max(BREAKER_NAMESPACES, len(sizes) // 4)
+
+    def _is_trying(self, namespace: str) -> bool:
+        return any(count for (where, _), count in self._probes.items() if where == namespace)
 
     def _target(self, wish: Wish) -> Target:
         return target(wish.group, wish.member.slot, wish.member.pod, self._scene.ground)
-
-    def _needs_probe(self, aim: Target) -> bool:
-        """Since the class was last out for it, none that preferred this pool has got there yet."""
-        to, pool, shape = aim
-        recent = (each for each in self._scene.outages.noted if self._scene.now < each.until + LONGEST_SECONDS)
-        ends = [each.until for each in recent if each.of is to and each.shape.covers(shape)]
-        proofs = self._scene.proofs.items()
-        proven = [at for (of, where, proof), at in proofs if (of, where) == (to, pool) and shape.covers(proof)]
-        return bool(ends) and max(proven, default=float("-inf")) < max(ends)
 
     def _no_place(self, wish: Wish) -> Blocked | None:
         """An eviction needs a proven place. A release proves it itself, but only one goes where none is in sight."""
@@ -333,22 +276,32 @@ class _Chooser:
         budgets = self._scene.budgets(pod)
         if len(budgets) > 1:
             return Blocked.BUDGET  # the API server evicts no pod that two of them select
+        if wish.how is How.EVICT and self._is_cordoned(pod.node):
+            return Blocked.CORDONED  # what is evicted from there looks like a drain
         if wish.how is How.EVICT:
             return self._no_eviction(wish, siblings, budgets)
         if any(budget.healthy < budget.desired for budget in budgets):
             return Blocked.BUDGET  # not even with one more could the old pod go
         if self._room.take(pod, wish.to, siblings, self._pool_for(wish)) is not None:
             return None
-        if wish.why in EVENING:
-            return Blocked.NO_PLACE  # it would come out where it was
+        if wish.why in WITHIN:
+            return Blocked.NO_PLACE  # it would come out where it was, or preempt the very pod that it is to replace
         shape = shape_of(pod)
-        is_probed = any(of is wish.to and each == shape for of, _, each in self._probes)
+        namespace = wish.group.workload.namespace
+        is_probed = any(
+            count and where == namespace and of is wish.to and each == shape
+            for (where, (of, _, each)), count in self._probes.items()
+        )
         return Blocked.PROBING if is_probed else None
+
+    def _is_cordoned(self, node: str) -> bool:
+        site = self._scene.ground.sites.get(node)
+        return site is not None and site.node.unschedulable
 
     def _no_eviction(self, wish: Wish, siblings: Sequence[Member], budgets: Sequence[Budget]) -> Blocked | None:
         """One at a time, while all others serve, and where as many as must are left on either class."""
         group, pod, now = wish.group, wish.member.pod, self._scene.now
-        serving = [member for member in siblings if member.serves]
+        serving = [member for member in siblings if member.is_available]
         if len(serving) < len(siblings) or self._per_workload[group.workload.uid]:
             return Blocked.UNSETTLED
         if self._is_too_soon(wish, now):
@@ -394,7 +347,7 @@ class _Chooser:
         self._per_workload[workload.uid] += 1
         self._per_namespace[workload.namespace] += 1
         self._per_node[pod.node] += 1
-        self._probes[self._target(wish)] += 1
+        self._probes[workload.namespace, self._target(wish)] += 1
         self._in_all += 1
         self._begun += 1
         if wish.how is How.RELEASE:
@@ -404,14 +357,6 @@ class _Chooser:
         self._skipped[uid, why, blocked] += 1
 
 
-def target(group: Group, slot: int | None, pod: Pod, ground: Ground) -> Target:
-    """Where the replacement of a pod in this slot will try to go."""
-    if slot is None:
-        return Class.ON_DEMAND, None, shape_of(pod)
-    pool = preferred_pool(slot, group.policy.slots, group.workload, ground.spot_pools)
-    return group.policy.slots.class_of(slot), pool, shape_of(pod)
-
-
 def _spares_on_demand(wish: Wish, serving: Sequence[Member]) -> bool:
     """Whether the floor holds with one less on on-demand."""
     slots = wish.group.policy.slots
@@ -419,10 +364,23 @@ def _spares_on_demand(wish: Wish, serving: Sequence[Member]) -> bool:
     return on_demand > min(slots.floor, slots.mix(wish.group.workload.replicas).on_demand)
 
 
-def _importance(wish: Wish) -> tuple[int, int, str, int]:
-    """By reason; then those with the least to spare; then as they come, the highest slots first."""
+def _in_turn(wishes: Iterable[Wish]) -> list[Wish]:
+    """By reason; then namespaces take turns, so that none waits for another's backlog.
+
+    Within a namespace those with the least to spare, then as they come, the highest slots first.
+    """
+    turns: Counter[tuple[int, str]] = Counter()
+    ordered: list[tuple[int, int, int, Wish]] = []
+    for wish in sorted(wishes, key=_need):
+        rank, namespace = wish.why.rank, wish.group.workload.namespace
+        ordered.append((rank, turns[rank, namespace], len(ordered), wish))
+        turns[rank, namespace] += 1
+    return [wish for *_, wish in sorted(ordered)]
+
+
+def _need(wish: Wish) -> tuple[int, str, int]:
     workload = wish.group.workload
-    return (wish.why.rank, workload.replicas - wish.group.needed, workload.uid, -(wish.member.slot or 0))
+    return (workload.replicas - wish.group.needed, workload.uid, -(wish.member.slot or 0))
 
 
 def _turn(action: Action) -> int:
@@ -455,15 +413,19 @@ def _has_quota(quota: Quota, asked: Mapping[str, int], taken: Mapping[str, int])
     )
 
 
+def _witnesses(outages: Iterable[Outage], workloads: Iterable[Workload]) -> Iterator[tuple[Workload, Outage]]:
+    shown = {each.evidence.workload: each for each in outages if each.evidence is not None}
+    for workload in workloads if shown else ():
+        outage = shown.get(f"{workload.kind} {workload.key}")
+        if outage is not None:
+            yield workload, outage
+
+
 def _distinct(outages: Iterable[Outage]) -> Iterator[Outage]:
-    """One for each class and zones, with a shape that covers all of theirs."""
-    smallest: dict[tuple[Class, frozenset[str]], Outage] = {}
+    """One for each class, zones, namespace and terms, with a shape that covers all of theirs."""
+    smallest: dict[tuple[object, ...], Outage] = {}
     for outage in outages:
-        known = smallest.get((outage.of, outage.zones), outage)
-        smallest[outage.of, outage.zones] = replace(outage, shape=known.shape.least(outage.shape))
+        key = (outage.of, outage.zones, outage.namespace, outage.terms)
+        known = smallest.get(key, outage)
+        smallest[key] = replace(outage, shape=known.shape.least(outage.shape))
     yield from smallest.values()
-
-
-def selecting(budgets: Iterable[Budget], pod: Pod) -> tuple[Budget, ...]:
-    """The budgets that select a pod."""
-    return tuple(each for each in budgets if each.namespace == pod.namespace and matches(each.selector, pod.labels))

@@ -28,10 +28,11 @@ class Site:
     of: Class
     pool: Pool
     is_leaving: bool
+    is_only_cordoned: bool = False  # it leaves because the configuration says so, and for no other reason
 
     @property
     def is_target(self) -> bool:
-        return self.node.ready and not self.is_leaving
+        return self.node.ready and not self.node.unschedulable and not self.is_leaving
 
 
 Sites = Mapping[str, Site]  # by the node's name
@@ -66,7 +67,9 @@ def ground_of(nodes: Iterable[Node], configuration: Configuration) -> Ground:
 
 def site_of(node: Node, configuration: Configuration) -> Site:
     of = configuration.classes.of_node(node.labels) or Class.ON_DEMAND
-    return Site(node, of, node.pool, node.is_leaving(configuration.leaving_taints))
+    is_leaving = node.is_leaving(configuration.leaving_taints)
+    is_only_cordoned = not is_leaving and configuration.empties(node)
+    return Site(node, of, node.pool, is_leaving or is_only_cordoned, is_only_cordoned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +157,32 @@ class Member(NamedTuple):
     of: Class | None
     site: Site | None
     written: int | None = None  # the slot that its annotations tell; None: no decision of ours
+    is_new: bool = False  # ready, but not for its workload's minReadySeconds yet
 
     @property
     def serves(self) -> bool:
         return self.pod.ready and self.site is not None and not self.site.is_leaving
 
     @property
+    def is_available(self) -> bool:
+        """It serves, and has been ready for long enough to stand in for another."""
+        return self.serves and not self.is_new
+
+    @property
     def pool(self) -> Pool | None:
         return self.site.pool if self.site is not None else None
 
 
-def members_of(cohort: Cohort, group: Group, sites: Sites, classes: Classes) -> list[Member]:
+def members_of(cohort: Cohort, group: Group, sites: Sites, classes: Classes, now: float) -> list[Member]:
     first = group.workload.first_ordinal if group.is_stateful else None
-    return [_member(pod, sites.get(pod.node), first, classes) for pod in cohort.pods if pod.is_live]
+    own = [_member(pod, sites.get(pod.node), first, classes) for pod in cohort.pods if pod.is_live]
+    least = group.workload.min_ready_seconds
+    return [member._replace(is_new=_is_new(member.pod, least, now)) for member in own] if least else own
+
+
+def _is_new(pod: Pod, min_ready_seconds: int, now: float) -> bool:
+    """Times are written in whole seconds: ready at 10.9 reads as 10, so one second more is waited."""
+    return pod.ready and now - pod.changed < min_ready_seconds + 1
 
 
 def _member(pod: Pod, site: Site | None, first_ordinal: int | None, classes: Classes) -> Member:

@@ -6,11 +6,11 @@ gone: a Node that is deleted and registered again within 40 s keeps its pods, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from placement.model import Class, Node, Pod
-from placement.outage import Outage, Outages, Shape, limited_to
+from placement.model import Class, Node, Pod, Workload
+from placement.outage import Demand, Evidence, Outage, Outages, limited_to, without_zones
 from placement.plan.actions import Action, How, Why
 from placement.plan.assess import Assessment, shape_of
 from placement.plan.group import Group, own_terms
@@ -31,15 +31,20 @@ class Gone:
 Lost = Mapping[str, Gone]  # by the node's name
 
 
-def proof_of(last_seen: Node, is_leaving: bool, is_deleted_by_cloud: bool) -> str:
-    """What proves that the machine of a Node that was deleted is gone. That somebody asked for that does not."""
-    if is_deleted_by_cloud:
-        return "the cloud said so (DeletingNode)"
+def proof_of(last_seen: Node, leaving_taints: Collection[str], is_deleted_by_cloud: bool) -> str:
+    """What proves that the machine of a Node that was deleted is gone ("": nothing).
+
+    A termination taint, Karpenter's finalizer, or the cloud's Event about a Node that was not ready. An Event alone
+    proves nothing, since its author is not authenticated; nor does a Node that was not ready alone: its kubelet may
+    be cut off. Who cordons a Node, or asks for its deletion, says nothing about the machine.
+    """
+    announced = next((taint.key for taint in last_seen.taints if taint.key in leaving_taints), "")
+    if announced:
+        return f"its end was announced ({announced})"
     if last_seen.deleting and last_seen.outlives_machine:
         return "its deletion was held by a finalizer until its machine was gone"
-    if not last_seen.ready:
-        return "it was not ready when it was deleted"
-    return "it was leaving when it was deleted" if is_leaving else ""
+    is_gone = is_deleted_by_cloud and not last_seen.ready
+    return "it was not ready, and the cloud deleted it (DeletingNode)" if is_gone else ""
 
 
 def burials(assessments: Iterable[Assessment], lost: Lost) -> list[Action]:
@@ -53,13 +58,13 @@ def burials(assessments: Iterable[Assessment], lost: Lost) -> list[Action]:
 
 def _burials(assessment: Assessment, lost: Lost) -> Iterator[Action]:
     group = assessment.group
-    if group.policy.rebalance != "auto" or not is_replaced_fast(group):
+    if group.policy.rebalance == "off" or not is_replaced_fast(group):
         return
     for pod in assessment.lost:
         gone = lost.get(pod.node)
         if gone is not None and gone.proof and not pod.needs.has_claims:
             text = f"node {pod.node} is gone: {gone.proof}"
-            yield Action(How.BURY, Why.LOST, group.workload, pod, gone.of, text=text)
+            yield Action(How.BURY, Why.LOST, group.workload, pod, gone.of, text=text, in_every_mode=True)
 
 
 def is_replaced_fast(group: Group) -> bool:
@@ -67,36 +72,42 @@ def is_replaced_fast(group: Group) -> bool:
     return (group.policy.replace_lost_pods or default) == "fast" and not group.workload.rollout.recreate
 
 
-def replaced_on(buried: Iterable[Action], leaving: Iterable[Action]) -> Iterator[tuple[Class, Pod]]:
-    """The class that each replacement will ask for. On-demand that leaves is waited for as ever: more may come.
+Short = tuple[Class, Pod, Workload | None]  # a pod, of which workload, for whose replacement the class has no room
 
-    What has failed already was replaced when it did.
+
+def left_behind(buried: Iterable[Action], room: Room) -> Iterator[Short]:
+    """One of each kind whose class has no room for all that were lost, and that would fit on the other class.
+
+    What would fit nowhere is no evidence: an outage would not help it. What has failed already was replaced when it
+    did.
     """
-    yield from (
-        (action.origin, action.pod) for action in buried if action.origin is not None and action.pod.phase != "Failed"
-    )
-    yield from ((action.to, action.pod) for action in leaving if action.to is Class.SPOT)
+    lost: dict[Class, dict[str, Action]] = {}
+    for action in buried:
+        if action.origin is not None and action.pod.phase != "Failed":
+            lost.setdefault(action.origin, {})[action.pod.uid] = action
+    for of, actions in lost.items():
+        short = left_out((action.pod for action in actions.values()), room, of)
+        for pod in {(id(pod.required_terms), id(pod.needs)): pod for pod in short}.values():
+            if _has_way_out(pod, of, room):
+                yield of, pod, actions[pod.uid].workload
 
 
-def outages_of_loss(
-    replaced: Iterable[tuple[Class, Pod]], room: Room, outages: Outages, now: float
-) -> Iterator[Outage]:
+def outages_of_loss(short: Iterable[Short], room: Room, outages: Outages, now: float) -> Iterator[Outage]:
     """Classes that have no room left for what was lost, or will be, with their nodes; noted once.
 
-    Where only pods that are bound to some zones are left out, the class is out there, and nowhere else. Pods that may
-    not use the other class are not helped by it.
+    Where only pods that are bound to some zones or nodes are left out, the class is out for these, and for no others.
     """
     classes, zones = room.ground.configuration.classes, room.ground.zones
-    lost: dict[Class, list[Pod]] = {}
-    for of, pod in replaced:
-        lost.setdefault(of, []).append(pod)
-    for of, pods in lost.items():
-        smallest: dict[frozenset[str], Shape] = {}
-        alike = {(id(pod.required_terms), id(pod.needs)): pod for pod in left_out(pods, room, of)}
-        for pod in alike.values():
-            terms, shape = own_terms(pod, classes), shape_of(pod)
-            if of.other not in classes.allowed(terms) or outages.stands(of, zones[of], terms, shape, now):
-                continue
-            where = limited_to(zones[of], terms)
-            smallest[where] = smallest.get(where, shape).least(shape)
-        yield from (Outage(of, 0.0, where, shape, by=BY) for where, shape in smallest.items())
+    alike = {(of, id(pod.required_terms), id(pod.needs)): (of, pod, workload) for of, pod, workload in short}
+    for of, pod, workload in alike.values():
+        terms, shape = own_terms(pod, classes), shape_of(pod)
+        if outages.stands(of, zones[of], Demand("", terms, shape), now):
+            continue
+        where, owner = limited_to(zones[of], terms), "" if workload is None else f"{workload.kind} {workload.key}"
+        evidence = Evidence(str(pod.key), owner)
+        yield Outage(of, 0.0, where, shape, by=BY, terms=without_zones(terms), evidence=evidence)
+
+
+def _has_way_out(pod: Pod, of: Class, room: Room) -> bool:
+    is_scaled = room.ground.configuration.classes.is_scaled
+    return room.fits(pod, of.other) or (is_scaled and room.fits_empty(pod, of.other))

@@ -56,6 +56,21 @@ class Room:
             self._refused[kind] = pod
         return None
 
+    def fits(self, pod: Pod, of: Class) -> bool:
+        """Whether a pod that never had a node would find one of the class now, without what we require of it."""
+        if pod.needs.has_pod_affinity or not self._seat(of):
+            return False
+        is_suited = self._suited(pod, of, (), None)
+        return any(self._has_room(site, pod.needs) and is_suited(site) for site in self.ground.targets[of])
+
+    def fits_empty(self, pod: Pod, of: Class) -> bool:
+        """Whether it would, were the nodes that are there empty: an autoscaler can bring more of them."""
+        is_suited, asked = self._suited(pod, of, (), None), pod.needs.requests.items()
+        return any(
+            all(site.node.allocatable.get(key, 0) >= amount for key, amount in asked) and is_suited(site)
+            for site in self.ground.targets[of]
+        )
+
     def count(self, pod: Pod, of: Class, enough: int) -> int:
         """How many pods like this one would find a place of the class now; no more than enough are looked for."""
         classes, found = self.ground.configuration.classes, 0

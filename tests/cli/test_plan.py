@@ -9,7 +9,7 @@ from rich.console import Console
 
 from cli import outage, plan
 from placement.model import Class, Kind, Pod, Workload
-from placement.outage import Outage, Outages, Shape
+from placement.outage import Evidence, Outage, Outages, Shape
 from placement.plan.actions import Action, How, Plan, Why
 from tests.cli.printed import printed
 from tests.dashboard.boards import SHOP, shown
@@ -34,12 +34,15 @@ def test_the_actions_fit_eighty_columns_however_long_names_are() -> None:
 
 
 def test_outages_fit_eighty_columns() -> None:
-    """With zones and shape."""
+    """With zones and shape; the pod that is its evidence is named."""
     zones = frozenset({"eu-central-1a", "eu-central-1b", "eu-central-1c"})
-    known = Outages(3, (Outage(Class.SPOT, FOREVER, zones, Shape(4000, 8192), by="rebalancer"),))
+    evidence = Evidence("shop/web-4", "Deployment shop/web")
+    out = Outage(Class.SPOT, FOREVER, zones, Shape(4000, 8192), by="rebalancer", namespace="shop", evidence=evidence)
+    known = Outages(3, (out,))
     text = printed(outage.as_table(known), 80)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert zones <= set(text.replace(",", " ").split())
+    assert "evidence: pod shop/web-4 of Deployment shop/web" in text
 
 
 def test_another_ratio_is_answered_as_the_dashboard_answers_it() -> None:

@@ -22,7 +22,8 @@ from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.pause import Pause
 from placement.plan.actions import Action, Plan
-from placement.plan.choose import Scene, plan
+from placement.plan.choose import plan
+from placement.plan.scene import Scene
 from rebalancer.board import Board
 from tests.placement.plans import NOW, node, pod
 
@@ -128,8 +129,8 @@ def without(nodes: Iterable[Node], *gone: str) -> tuple[Node, ...]:
     return tuple(each for each in nodes if each.name not in gone)
 
 
-def cordoned(name: str) -> Node:
-    return replace(next(each for each in NODES if each.name == name), unschedulable=True)
+def drained(name: str) -> Node:
+    return replace(next(each for each in NODES if each.name == name), unschedulable=True, drained=True)
 
 
 def with_token(path: Path) -> Guard:

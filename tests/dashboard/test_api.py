@@ -22,12 +22,12 @@ from placement.plan.actions import Action, How, Why
 from placement.policy import Limit
 from placement.status import statuses
 from rebalancer.board import Board
-from tests.dashboard.boards import NODES, SHOP, WEB, Shown, cordoned, deployment, shown, snapshot
+from tests.dashboard.boards import NODES, SHOP, WEB, Shown, deployment, drained, shown, snapshot
 from tests.placement.plans import NOW
 
 LEAVING = snapshot(
     deployment("web", ("od-a", "spot-a", "spot-b", "od-b"), min_available="3"),
-    nodes=(*(each for each in NODES if each.name != "spot-a"), cordoned("spot-a")),
+    nodes=(*(each for each in NODES if each.name != "spot-a"), drained("spot-a")),
 )
 LOST = snapshot(deployment("web", ("od-a", "gone", "spot-b", ""), spot_ratio="70"))
 
@@ -234,10 +234,10 @@ def test_history_tells_moves_losses_and_departures() -> None:
     page.now += 60
     page.passes([(action, Outcome.DONE), (action, None)])
     page.now += 60
-    page.board.observe(page.board.ground.sites["spot-b"].node, cordoned("spot-b"))
+    page.board.observe(page.board.ground.sites["spot-b"].node, drained("spot-b"))
     page.passes()
     page.now += 60
-    page.board.observe(cordoned("spot-b"), None)
+    page.board.observe(drained("spot-b"), None)
     page.passes()
     events = page.get("workloads/shop/Deployment/web")["events"]
     assert [(each["what"], each["text"]) for each in events] == [
@@ -321,7 +321,7 @@ def test_counts_lead_to_just_those_workloads() -> None:
 
 def test_lists_that_are_cut_say_how_many_there_are() -> None:
     """120 nodes leave: fifty names, and the number."""
-    leaving = [replace(cordoned("spot-a"), name=f"spot-{number}") for number in range(120)]
+    leaving = [replace(drained("spot-a"), name=f"spot-{number}") for number in range(120)]
     nodes = shown(snapshot(nodes=leaving)).get("overview")["nodes"]
     assert (len(nodes["leaving"]), nodes["leavingTotal"], nodes["lostTotal"]) == (50, 120, 0)
 

@@ -13,7 +13,7 @@ from dashboard.server import serving
 from placement.model import Class
 from placement.outage import Outage, Outages
 from placement.pause import Pause
-from tests.dashboard.boards import NODES, Shown, cordoned, deployment, shown, snapshot, with_token, without
+from tests.dashboard.boards import NODES, Shown, deployment, drained, shown, snapshot, with_token, without
 from tests.dashboard.browser import DESKTOP, PHONE, Tab, browsing
 from tests.placement.plans import NOW
 
@@ -308,7 +308,7 @@ def test_axe_finds_no_serious_problem(tab: Tab, path: str, scheme: str) -> None:
 
 TROUBLE = snapshot(
     deployment("web", ("od-a", "spot-a", "spot-b", "gone"), min_available="4"),
-    nodes=(*without(NODES, "spot-b"), cordoned("spot-b")),
+    nodes=(*without(NODES, "spot-b"), drained("spot-b")),
 )
 
 

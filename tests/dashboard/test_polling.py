@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from dashboard.desk import MOST_QUESTIONS, PACE_SECONDS, SAME_SECONDS, SOONEST_SECONDS, STATE, Body, encoded, packed
 from dashboard.server import FEW, LARGEST_HEAD, serving
 from placement import names
-from tests.dashboard.boards import SHOP, Shown, cordoned, deployment, shown, snapshot, with_token
+from tests.dashboard.boards import SHOP, Shown, deployment, drained, shown, snapshot, with_token
 from tests.localcluster.awaiting import until
 
 OVERVIEW = "/api/v1/overview?with=pools"
@@ -290,7 +290,7 @@ def test_where_many_look_what_happens_to_nodes_is_told_at_once() -> None:
     page.passes()
     answer = page.get("overview")
     assert (answer["spotShare"]["wanted"]["spot"], answer["ageSeconds"]) == (6, page.desk.pace_seconds)
-    page.board.observe(page.board.ground.sites["spot-b"].node, cordoned("spot-b"))
+    page.board.observe(page.board.ground.sites["spot-b"].node, drained("spot-b"))
     page.now += 1
     page.passes()
     answer = page.get("overview")

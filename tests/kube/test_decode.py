@@ -141,6 +141,7 @@ def test_a_pod_keeps_what_placement_looks_at() -> None:
             (NodeRequirement("arm", "Exists"),),
         ),
         created=ELEVEN,
+        changed=ELEVEN + 10,
     )
 
 
@@ -154,14 +155,22 @@ def test_pods_of_one_slot_share_their_annotations() -> None:
 
 
 def condition(kind: str, status: str, second: int) -> Raw:
-    return {"type": kind, "status": status, "lastTransitionTime": f"2026-11-16T11:00:{second:02d}Z"}
+    reason = "Unschedulable" if (kind, status) == ("PodScheduled", "False") else None
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "lastTransitionTime": f"2026-11-16T11:00:{second:02d}Z",
+    }
 
 
 CHANGES: dict[str, tuple[list[Raw] | None, float]] = {
     "it was found unschedulable": ([condition("PodScheduled", "False", 4)], ELEVEN + 4),
     "and is not ready": ([condition("Ready", "False", 5), condition("PodScheduled", "False", 4)], ELEVEN + 4),
     "in either order": ([condition("PodScheduled", "False", 4), condition("Ready", "False", 5)], ELEVEN + 4),
-    "placed": ([condition("PodScheduled", "True", 1), condition("Ready", "True", 2)], 0.0),
+    "it became ready": ([condition("PodScheduled", "True", 1), condition("Ready", "True", 2)], ELEVEN + 2),
+    "it is not ready any more": ([condition("PodScheduled", "True", 1), condition("Ready", "False", 2)], 0.0),
+    "ready at no moment": ([{"type": "Ready", "status": "True"}], 0.0),
     "others do not count": ([condition("Initialized", "True", 6)], 0.0),
     "none": (None, 0.0),
     "no moment": ([{"type": "PodScheduled", "status": "False", "lastTransitionTime": None}], 0.0),
@@ -169,8 +178,8 @@ CHANGES: dict[str, tuple[list[Raw] | None, float]] = {
 
 
 @pytest.mark.parametrize(("conditions", "expected"), CHANGES.values(), ids=CHANGES.keys())
-def test_since_when_a_pod_is_unschedulable(conditions: list[Raw] | None, expected: float) -> None:
-    """How long it has waited is told from this."""
+def test_since_when_a_pod_is_ready_or_unschedulable(conditions: list[Raw] | None, expected: float) -> None:
+    """How long it has served, or waited, is told from this."""
     assert decoded(PODS, named(status={"conditions": conditions})).changed == expected
 
 
@@ -195,19 +204,37 @@ def test_moments_are_seconds_since_1970(text: str | None, expected: float) -> No
 SCHEDULING = {
     "the scheduler's sentence is kept": (
         {"status": "False", "reason": "Unschedulable", "message": "0/5 nodes are available"},
-        "0/5 nodes are available",
+        ("0/5 nodes are available", ""),
     ),
-    "without a sentence, its reason": ({"status": "False", "reason": "SchedulingGated"}, "SchedulingGated"),
-    "with neither, still not empty": ({"status": "False"}, "not scheduled"),
-    "a placed pod has none, whatever the message": ({"status": "True", "message": "done"}, ""),
+    "without a sentence, its reason": ({"status": "False", "reason": "Unschedulable"}, ("Unschedulable", "")),
+    "a gate": ({"status": "False", "reason": "SchedulingGated"}, ("", "SchedulingGated")),
+    "with neither, still not empty": ({"status": "False"}, ("", "not scheduled")),
+    "a placed pod has none, whatever the message": ({"status": "True", "message": "done"}, ("", "")),
 }
 
 
 @pytest.mark.parametrize(("condition", "expected"), SCHEDULING.values(), ids=SCHEDULING.keys())
-def test_why_a_pod_is_not_placed(condition: Raw, expected: str) -> None:
-    """`unschedulable` is not empty exactly while PodScheduled is False."""
+def test_why_a_pod_is_not_placed(condition: Raw, expected: tuple[str, str]) -> None:
+    """`unschedulable` is the scheduler's sentence when it found no node, `waits` when it did not look for one."""
     raw = named(status={"conditions": [{"type": "PodScheduled", **condition}]})
-    assert decoded(PODS, raw).unschedulable == expected
+    found = decoded(PODS, raw)
+    assert (found.unschedulable, found.waits) == expected
+    assert found.why_pending == expected[0] + expected[1]
+
+
+def test_a_pod_that_the_scheduler_makes_room_for_is_not_unschedulable() -> None:
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/5"}
+    found = decoded(PODS, named(status={"conditions": [told], "nominatedNodeName": "n"}))
+    assert (found.unschedulable, found.waits) == ("", "room on n: 0/5")
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("EvictionByEvictionAPI", True), ("PreemptionByScheduler", False), ("TerminationByKubelet", False)],
+)
+def test_who_is_evicted_is_told_by_the_api_server(reason: str, expected: bool) -> None:
+    told = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    assert decoded(PODS, named(status={"conditions": [told]})).evicted is expected
 
 
 OWNERS: dict[str, tuple[list[Raw] | None, Owner | None]] = {
@@ -386,6 +413,14 @@ def test_a_stateful_set_has_ordinals_and_an_order() -> None:
         Rollout(False, 2, 0, partition=4),
     )
     assert decoded(STATEFUL_SETS, named(spec={"updateStrategy": {"type": "OnDelete"}})).rollout.on_delete
+
+
+@pytest.mark.parametrize("resource", [DEPLOYMENTS, STATEFUL_SETS], ids=["Deployment", "StatefulSet"])
+def test_a_workload_says_how_long_its_pods_must_be_ready(resource: Resource[Workload]) -> None:
+    """Nothing is no time at all."""
+    assert decoded(resource, named(spec={"minReadySeconds": 20})).min_ready_seconds == 20
+    assert decoded(resource, named(spec={"minReadySeconds": None})).min_ready_seconds == 0
+    assert decoded(resource, named()).min_ready_seconds == 0
 
 
 def test_a_stateful_set_tells_which_revision_its_pods_are_to_have() -> None:

@@ -98,6 +98,26 @@ def test_steps(state: State, observed: Observed, now: float, step: Step) -> None
     assert next_step(state, observed, now, 0.5)[1] == step
 
 
+UNFIT_STEPS: dict[str, tuple[State, Observed, float, Step]] = {
+    "a leader does not renew, and looks": (LEADING, Woken(), 102.0, Read()),
+    "that its name is there changes nothing": (LEADING, Seen(MINE), 102.1, Wait(1.0)),
+    "nor does it take a blank one": (LEADING, Seen(BLANK), 102.1, Wait(1.0)),
+    "what is given up is left to others": (NEW, Seen(GIVEN_UP), 100.0, Wait(1.0)),
+    "and so is what has run out": (WAITING, Seen(HERS), 115.0, Wait(1.0)),
+    "who waits looks as ever": (WAITING, Woken(), 101.0, Read()),
+    "what is held is waited for as ever": (WAITING, Seen(HERS), 114.75, Wait(0.25)),
+    "a blank one makes nobody leader": (NEW, Seen(ABSENT), 100.0, Create()),
+}
+
+
+@pytest.mark.parametrize(("state", "observed", "now", "step"), UNFIT_STEPS.values(), ids=UNFIT_STEPS.keys())
+def test_who_is_not_fit_only_looks(state: State, observed: Observed, now: float, step: Step) -> None:
+    """Its loop hangs. It leads to the end of its term, and no longer."""
+    known, taken = next_step(state, observed, now, 0.5, is_fit=False)
+    assert taken == step
+    assert known.renewed_at == state.renewed_at
+
+
 LEADS: dict[str, tuple[State, Observed, float, bool]] = {
     "a renewal counts from when it began": (LEADING, Wrote(MINE, 102.0), 111.9, True),
     "and for 10 s": (LEADING, Wrote(MINE, 102.0), 112.0, False),
@@ -159,6 +179,7 @@ class Contender:
     offset: float
     alive: bool = True
     paused_until: float = 0.0
+    hangs_until: float = 0.0
 
     def clock(self, time: float) -> float:
         return self.offset + time * self.rate
@@ -211,7 +232,8 @@ class World:
             self.at(contender.paused_until, lambda: self.go_on(contender, observed))
             return
         now = contender.clock(self.time)
-        contender.state, step = next_step(contender.state, observed, now, self.chance.random())
+        is_fit = contender.hangs_until <= self.time
+        contender.state, step = next_step(contender.state, observed, now, self.chance.random(), is_fit)
         match step:
             case Wait(seconds):
                 self.at(self.time + seconds / contender.rate, lambda: self.go_on(contender, Woken()))
@@ -274,6 +296,11 @@ class World:
         for each in self.leaders():
             each.paused_until = self.time + self.chance.uniform(0, 40)
 
+    def hang(self, seconds: float | None = None) -> None:
+        """Its loop, not its thread."""
+        for each in self.leaders():
+            each.hangs_until = self.time + (self.chance.uniform(0, 60) if seconds is None else seconds)
+
     def delete(self) -> None:
         self.server.record = ABSENT
 
@@ -294,14 +321,15 @@ def history(seed: int, contenders: int, trouble: float, terms: Terms = TERMS, dr
         world.join()
     time = 0.0
     while (time := time + world.chance.expovariate(1 / 15)) < 240:
-        world.at(time, world.chance.choice([world.kill, world.leave, world.pause, world.delete, world.meddle]))
+        befalls = [world.kill, world.leave, world.pause, world.hang, world.delete, world.meddle]
+        world.at(time, world.chance.choice(befalls))
     world.run(240)
     return world
 
 
 @given(seed=st.integers(0, 2**32), contenders=st.integers(2, 5), trouble=st.sampled_from([0.0, 0.05, 0.3, 0.6]))
 def test_never_two_leaders(seed: int, contenders: int, trouble: float) -> None:
-    """Whatever is lost, late, killed, paused or deleted, with clocks that run up to 15 % wrong."""
+    """Whatever is lost, late, killed, paused, hung or deleted, with clocks that run up to 15 % wrong."""
     assert history(seed, contenders, trouble).most <= 1
 
 
@@ -331,6 +359,32 @@ def test_after_a_kill_somebody_leads_again_in_time(seed: int, contenders: int) -
     world.kill()
     world.run(killed + 60, stop=lambda: bool(world.leaders()))
     assert world.time - killed <= 15 * 1.06 + 1.5
+
+
+@given(seed=st.integers(0, 2**32), contenders=st.integers(2, 5))
+def test_a_leader_whose_loop_hangs_is_followed_in_time(seed: int, contenders: int) -> None:
+    """As after a kill, and 1.5 s for others to see a renewal that was on its way; never two lead meanwhile."""
+    world = quiet(seed, contenders)
+    (hung,) = world.leaders()
+    began = world.time
+    world.hang(600)
+    world.run(began + 60, stop=lambda: bool(world.leaders()) and world.leaders() != [hung])
+    assert world.time - began <= 15 * 1.06 + 1.5 + 1.5
+    assert world.leaders() != [hung]
+    assert world.most == 1
+
+
+@given(seed=st.integers(0, 2**32), seconds=st.floats(0, 60))
+def test_a_lone_leader_leads_again_when_its_loop_goes_on(seed: int, seconds: float) -> None:
+    """It still holds the Lease, and renews it."""
+    world = quiet(seed, 1)
+    (leader,) = world.leaders()
+    world.hang(seconds)
+    over = world.time + seconds
+    world.run(over)
+    world.run(over + 60, stop=lambda: bool(world.leaders()))
+    assert world.leaders() == [leader]
+    assert world.time - over <= 3.0
 
 
 @given(seed=st.integers(0, 2**32), contenders=st.integers(2, 5))

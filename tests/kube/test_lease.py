@@ -24,7 +24,8 @@ class Fixture:
 
     def __init__(self, client: Client) -> None:
         self.told: queue.Queue[bool] = queue.Queue()
-        self.leader = Leader(client, "me", on_change=self.told.put, terms=QUICK)
+        self.is_fit = True
+        self.leader = Leader(client, "me", on_change=self.told.put, is_fit=lambda: self.is_fit, terms=QUICK)
 
     def hears(self) -> bool:
         return self.told.get(timeout=5)
@@ -85,6 +86,19 @@ def test_who_cannot_renew_stops_by_itself(script: Script, elected: Fixture) -> N
     assert elected.hears() is True
     assert elected.hears() is False
     assert not elected.leader.is_leading()
+
+
+def test_who_is_not_fit_does_not_renew_and_leads_again_afterwards(script: Script, elected: Fixture) -> None:
+    """The loop hangs: the Lease is looked at, and runs out. When the loop goes on, what is still ours is renewed."""
+    script.answer(lease(5, "", 1), lease(6, "me"), *[lease(6, "me")] * 400)
+    elected.leader.start()
+    assert elected.hears() is True
+    elected.is_fit = False
+    assert elected.hears() is False
+    asked = [script.next_request() for _ in range(script.asked.qsize())]
+    assert {request.method for request in asked[-5:]} == {"GET"}
+    elected.is_fit = True
+    assert elected.hears() is True
 
 
 def test_another_holder_ends_it_at_once(script: Script, elected: Fixture) -> None:

@@ -253,6 +253,7 @@ DIFFERENCES: dict[str, Raw] = {
     "the host's ports": {"containers": [asking("100m", ports=[{"hostPort": 81}])]},
     "the host's network": {"hostNetwork": True},
     "priority": {"priority": 7},
+    "the name of its priority": {"priorityClassName": "spotweave-overflow"},
     "grace": {"terminationGracePeriodSeconds": 7},
     "overhead": {"overhead": {"cpu": "1"}},
     "resources of the pod": {"resources": {"requests": {"cpu": "1"}}},

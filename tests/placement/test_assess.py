@@ -11,12 +11,16 @@ from placement import names
 from placement.model import Class, Kind, Pod
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.assess import MISSED_SECONDS, Assessment
-from placement.plan.group import Moved, Released, released, undone
+from placement.plan.group import Ground, Moved, Released, released, undone
 from placement.plan.note import ADOPTED, LEAVES_FIRST
 from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
 HERE = ground(
-    node("o"), node("s", SPOT), node("t", SPOT, "b"), node("going", SPOT, "b", unschedulable=True), node("p", zone="b")
+    node("o"),
+    node("s", SPOT),
+    node("t", SPOT, "b"),
+    node("going", SPOT, "b", unschedulable=True, drained=True),
+    node("p", zone="b"),
 )
 
 
@@ -25,9 +29,9 @@ def let_go(name: str, slot: int, where: str, until: float = NOW + 60, **fields: 
     return pod(name, slot, where, owner="rs", annotations={names.RELEASED: Released(until, "h").text()}, **fields)
 
 
-def swept(*pods: Pod, replicas: int = 3) -> list[str]:
+def swept(*pods: Pod, replicas: int = 3, on: Ground = HERE) -> list[str]:
     """At 70 %, of three: slots 0 1 2 are O S S."""
-    found = assessed(group([replace(each, owner=None) if _is_free(each) else each for each in pods], replicas), HERE)
+    found = assessed(group([replace(each, owner=None) if _is_free(each) else each for each in pods], replicas), on)
     return [f"{action.how} {action.pod.name}" for action in found.sweeps]
 
 
@@ -35,6 +39,7 @@ def _is_free(each: Pod) -> bool:
     return names.RELEASED in each.annotations
 
 
+KEEPING = replace(HERE, configuration=replace(HERE.configuration, keeps_local_storage=True))
 ZERO, ONE = pod("zero", 0, "o"), pod("one", 1, "s")
 OLD = let_go("old", 2, "o")
 MARKED = {names.MOVED: Moved("on-demand", "7of10min1", NOW).text()}
@@ -107,12 +112,27 @@ def test_the_end_of_a_pod_that_asks_to_be_kept_is_left_to_the_drainer(kept: dict
     """
     written = kept.pop("written", {})
     leaving = pod("old", 2, "going", annotations=written, **kept)
-    (wish,) = assessed(group((ZERO, ONE, leaving)), HERE).wishes
+    (wish,) = assessed(group((ZERO, ONE, leaving)), KEEPING).wishes
     assert (wish.why, wish.blocked) == (Why.LEAVING, None)
     for where, expected in (("going", []), ("s", ["annotate new", "undo old"])):
         old = let_go("old", 2, where, **kept)
         old = replace(old, annotations={**old.annotations, **written})
-        assert swept(ZERO, ONE, old, pod("new", 2, "t")) == expected
+        assert swept(ZERO, ONE, old, pod("new", 2, "t"), on=KEEPING) == expected
+
+
+def test_local_storage_keeps_no_pod_unless_the_configuration_says_so() -> None:
+    """As in Karpenter. An owner that wants the pod to stay says so on the pod."""
+    stores: dict[str, Any] = {"needs": replace(NEEDS, has_local_storage=True)}
+    old, new = let_go("old", 2, "going", **stores), pod("new", 2, "t")
+    assert swept(ZERO, ONE, old, new) == ["annotate new", "finish old"]
+    assert swept(ZERO, ONE, old, new, on=KEEPING) == []
+    misplaced = pod("c", 2, "o", **stores)
+    for on, blocked in ((HERE, None), (KEEPING, Blocked.LOCAL_STORAGE)):
+        (wish,) = assessed(group((ZERO, ONE, misplaced)), on).wishes
+        assert wish.blocked == blocked
+    safe = replace(misplaced, annotations={**misplaced.annotations, names.SAFE_TO_EVICT: "true"})
+    (wish,) = assessed(group((ZERO, ONE, safe)), KEEPING).wishes
+    assert wish.blocked is None
 
 
 def test_after_a_scale_down_it_is_one_too_many() -> None:

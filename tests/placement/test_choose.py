@@ -11,19 +11,26 @@ import pytest
 
 from placement import names
 from placement.availability import Source
+from placement.classes import PRESETS, Classes
 from placement.configuration import Configuration
-from placement.model import Budget, Kind, Node, Owner, Pod, Quota, Rollout
-from placement.outage import Outage, Outages, Shape, ended, noted
+from placement.model import Budget, Kind, Node, NodeRequirement, NodeTaint, Owner, Pod, Quota, Rollout
+from placement.outage import Evidence, Outage, Outages, Shape, ended, noted
 from placement.outcome import Outcome
 from placement.plan.actions import Blocked, How, Plan, Why
-from placement.plan.choose import Scene, plan
-from placement.plan.group import Evicted, Group, Moved, Released, Undone, policy_mark
+from placement.plan.choose import plan
+from placement.plan.group import Evicted, Group, Moved, Released, Undone, ground_of, policy_mark
 from placement.plan.lost import BY
+from placement.plan.room import Used, host_port
+from placement.plan.scene import Scene
 from placement.policy import Amount
 from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
 NODES = (node("o", ON_DEMAND, cpu=64_000), node("s", SPOT, cpu=64_000))
 SHAPE = Shape(1000, 1024)
+SCALED = Configuration(
+    Classes((replace(PRESETS["default"], is_scaled=True),)), moves=replace(Configuration().moves, without_room=5)
+)
+TERMINATION = NodeTaint("aws-node-termination-handler/spot-itn")
 TRIED = {names.UNDONE: Undone(1, NOW + 60).text()}
 
 
@@ -32,10 +39,16 @@ def ten(**fields: Any) -> Group:
     return group([pod(f"p{slot}", slot, "o", **fields.pop("pod", {})) for slot in range(10)], **fields)
 
 
-def planned(*groups: Group, nodes: tuple[Node, ...] = NODES, moves: dict[str, Any] | None = None, **scene: Any) -> Plan:
+def planned(
+    *groups: Group,
+    nodes: tuple[Node, ...] = NODES,
+    moves: dict[str, Any] | None = None,
+    used: Used = lambda _name: {},
+    **scene: Any,
+) -> Plan:
     base = Configuration()
     on = replace(ground(*nodes), configuration=replace(base, moves=replace(base.moves, **(moves or {}))))
-    return plan(Scene([assessed(each, on) for each in groups], on, lambda _name: {}, NOW, **scene))
+    return plan(Scene([assessed(each, on) for each in groups], on, used, NOW, **scene))
 
 
 def moves_of(made: Plan) -> int:
@@ -84,7 +97,6 @@ def test_moves_of_the_last_minute_and_moves_under_way_count() -> None:
         ({"annotations": {names.SAFE_TO_EVICT: "false"}}, Blocked.KEPT),
         ({"annotations": {names.DO_NOT_DISRUPT: "true"}}, Blocked.KEPT),
         ({"annotations": {names.UNDONE: Undone(1, NOW + 60).text()}}, Blocked.BREAKER),
-        ({"needs": replace(NEEDS, has_local_storage=True)}, Blocked.LOCAL_STORAGE),
         ({"needs": replace(NEEDS, node_selector={names.CAPACITY: "on-demand"})}, Blocked.OWN_TERMS),
         ({"annotations": {names.MOVED: Moved("spot", "7of10min1", NOW - 60).text()}}, Blocked.COOL_DOWN),
     ],
@@ -190,20 +202,23 @@ def test_where_no_place_is_in_sight_one_goes_to_see() -> None:
     assert skipped(made) == {Blocked.PROBING: 6}
 
 
-def test_nobody_goes_where_others_wait() -> None:
-    term = ground().configuration.classes.terms(SPOT)
-    stuck = pod("stuck", 2, unschedulable="no room", required_terms=term, created=NOW - 20, changed=NOW - 20)
-    other = group([pod("x", 0, "o"), pod("y", 1, "s"), stuck])
+def test_a_pod_that_finds_no_node_blocks_no_other_workload() -> None:
+    """Its own workload's pods wait for it."""
+    other = stuck(NOW - 20)
     made = planned(ten(), replace(other, workload=replace(other.workload, uid="other", name="other")))
-    assert moves_of(made) == 0
-    assert skipped(made) == {Blocked.CROWDED: 7, Blocked.WAITING: 1}
+    assert moves_of(made) == 3
+    pods = [pod(f"p{slot}", slot, "o") for slot in range(10)]
+    pods[1] = replace(stuck(NOW - 20).cohorts[0].pods[2], annotations={names.SLOT: "1"})
+    assert skipped(planned(group(pods))) == {Blocked.CROWDED: 6, Blocked.WAITING: 1}
 
 
-def stuck(created: float, **fields: Any) -> Group:
+def stuck(created: float, *, rebalance: str = "auto", **fields: Any) -> Group:
     """A workload of which one pod waits for spot."""
     term = ground().configuration.classes.terms(SPOT)
-    waiting = pod("stuck", 2, unschedulable="no room", required_terms=term, created=created, changed=created, **fields)
-    return group([pod("x", 0, "o"), pod("y", 1, "s"), waiting])
+    told = {"unschedulable": "no room", "required_terms": term, "created": created, "changed": created, **fields}
+    return group(
+        [pod("x", 0, "o"), pod("y", 1, "s"), pod("stuck", 2, **told)], annotations={names.REBALANCE: rebalance}
+    )
 
 
 def test_a_pod_that_waits_for_a_class_that_is_out_is_created_anew() -> None:
@@ -224,7 +239,8 @@ def test_a_pod_that_was_admitted_in_vain_widens_the_outage() -> None:
     out = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 60)
     made = planned(stuck(NOW - 20), outages=out)
     assert not made.actions
-    assert made.outages == (Outage(SPOT, 0.0, by=BY),)
+    evidence = Evidence("shop/stuck", "Deployment shop/web")
+    assert made.outages == (Outage(SPOT, 0.0, by=BY, namespace="shop", evidence=evidence),)
     wider = noted(out, made.outages[0], NOW - 10)
     assert [action.how for action in planned(stuck(NOW - 20), outages=wider).actions] == [How.REPLACE]
 
@@ -256,11 +272,109 @@ def test_a_probe_that_waits_in_vain_tells_that_the_class_is_still_out() -> None:
     assert [each.of for each in made.outages] == [SPOT]
 
 
-def test_a_pod_that_is_bound_to_a_zone_without_nodes_speaks_for_that_zone() -> None:
-    """Others are not to be softened because of it."""
-    bound = replace(pod("x", 0).needs, node_selector={names.ZONE: "elsewhere"})
-    made = planned(stuck(NOW - 600, needs=bound))
-    assert [each.zones for each in made.outages] == [frozenset({"elsewhere"})]
+def test_a_pod_speaks_for_what_it_asks_for_and_for_its_namespace() -> None:
+    """It names zone and architecture: no other pod is softened because of it."""
+    bound = replace(NEEDS, node_selector={names.ZONE: "b", "arch": "arm64"})
+    there = node("arm", zone="b")
+    there = replace(there, labels={**there.labels, "arch": "arm64"})
+    made = planned(stuck(NOW - 600, needs=bound), nodes=(*NODES, there))
+    (outage,) = made.outages
+    assert (outage.of, outage.zones, outage.shape, outage.namespace) == (SPOT, frozenset("b"), SHAPE, "shop")
+    assert outage.terms == ((NodeRequirement("arch", "In", ("arm64",)),),)
+    assert outage.evidence == Evidence("shop/stuck", "Deployment shop/web")
+    assert [(workload.name, each) for workload, each in made.witnesses] == [("web", outage)]
+    said = "Spot is out in b for ≥1000m, ≥1024Mi, arch In arm64 of namespace shop (evidence: shop/stuck)"
+    assert outage.sentence == said
+
+
+HOPELESS: dict[str, dict[str, Any]] = {
+    "a zone without nodes": {"needs": replace(NEEDS, node_selector={names.ZONE: "elsewhere"})},
+    "a typo": {"needs": replace(NEEDS, node_selector={"disk": "sdd"})},
+    "larger than any node": {"needs": replace(NEEDS, requests={"cpu": 100_000})},
+    "a volume that is not bound": {
+        "needs": replace(NEEDS, has_claims=True),
+        "unschedulable": "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+    },
+    "somebody's gate": {"unschedulable": "", "waits": "SchedulingGated"},
+    "a preemption": {"unschedulable": "", "waits": "room on o"},
+}
+
+
+@pytest.mark.parametrize("fields", HOPELESS.values(), ids=HOPELESS.keys())
+@pytest.mark.parametrize("mode", ["auto", "plan-only", "off"])
+def test_a_pod_that_waits_for_its_own_reasons_is_no_evidence(fields: dict[str, Any], mode: str) -> None:
+    """Without our term it would fit nowhere either: nothing is noted, nothing evicted, however long it waits."""
+    made = planned(stuck(NOW - 86_400, rebalance=mode, **fields))
+    assert made.outages == ()
+    assert [action for action in made.actions if action.pod.name == "stuck"] == []
+
+
+def test_a_port_that_is_taken_everywhere_is_no_evidence() -> None:
+    made = planned(stuck(NOW - 600, needs=replace(NEEDS, host_ports=(80,))), used=lambda _name: {host_port(80): 1})
+    assert (made.outages, made.actions) == ((), ())
+
+
+def test_a_volume_is_no_obstacle_where_the_scheduler_names_our_term() -> None:
+    said = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector."
+    made = planned(stuck(NOW - 600, needs=replace(NEEDS, has_claims=True), unschedulable=said))
+    assert [each.namespace for each in made.outages] == ["shop"]
+
+
+@pytest.mark.parametrize("mode", ["plan-only", "off"])
+def test_where_moves_are_off_a_stuck_pod_is_created_again_once_its_time_is_over(mode: str) -> None:
+    """The webhook requires nothing in these modes, so no outage is needed. Pods that had a node stay."""
+    assert planned(stuck(NOW - 30, rebalance=mode)).actions == ()
+    made = planned(stuck(NOW - 61, rebalance=mode))
+    assert made.outages == ()
+    (action,) = made.actions
+    assert (action.how, action.pod.name, action.in_every_mode) == (How.REPLACE, "stuck", True)
+    assert f"rebalance: {mode}" in action.text
+
+
+def test_where_moves_are_off_a_pod_that_waits_for_on_demand_needs_an_outage() -> None:
+    """The webhook still requires on-demand, since the floor rests on it."""
+    terms = ground().configuration.classes.terms(ON_DEMAND)
+    told: dict[str, Any] = {"unschedulable": "no room", "required_terms": terms, "changed": NOW - 121}
+    web = group([pod("x", 0, **told), pod("y", 1, "s")], annotations={names.REBALANCE: "plan-only"})
+    full: dict[str, Any] = {"used": lambda name: {"cpu": 64_000} if name == "o" else {}}
+    (outage,) = planned(web, **full).outages
+    assert (outage.of, outage.namespace) == (ON_DEMAND, "shop")
+    out = noted(Outages(), outage, NOW - 5)
+    assert [action.how for action in planned(web, outages=out, **full).actions] == [How.REPLACE]
+
+
+def test_while_moves_are_paused_outages_are_noted_and_stuck_pods_created_again() -> None:
+    made = planned(stuck(NOW - 61), ten(), is_paused=True)
+    assert [each.namespace for each in made.outages] == ["shop"]
+    assert made.actions == ()
+    out = noted(Outages(), made.outages[0], NOW - 5)
+    (action,) = planned(stuck(NOW - 61), ten(), is_paused=True, outages=out).actions
+    assert (action.how, action.pod.name) == (How.REPLACE, "stuck")
+    assert "rebalance: auto, paused" in action.text
+
+
+def test_an_outage_in_one_namespace_softens_and_blocks_no_other() -> None:
+    (outage,) = planned(stuck(NOW - 61)).outages
+    out = noted(Outages(), outage, NOW - 5)
+    bank = ten()
+    bank = replace(bank, workload=replace(bank.workload, namespace="bank", uid="bank"))
+    bank = replace(
+        bank, cohorts=tuple(replace(c, pods=tuple(replace(p, namespace="bank") for p in c.pods)) for c in bank.cohorts)
+    )
+    assert moves_of(planned(bank, outages=out)) == 3
+    assert moves_of(planned(ten(), outages=out)) == 0
+
+
+def test_an_outage_ends_with_its_evidence() -> None:
+    """Its workload is gone, or its pods run where they belong; as long as one runs elsewhere, it stands."""
+    (outage,) = planned(stuck(NOW - 61)).outages
+    out = noted(Outages(), outage, NOW - 60)
+    full: dict[str, Any] = {"used": lambda _name: {"cpu": 64_000}}
+    assert planned(outages=out, **full).ended == out.noted
+    soft: dict[str, Any] = {"labels": {names.CLASS: "spot"}, "annotations": {names.SOFT: "true"}}
+    assert planned(group([pod("x", 0, "o"), pod("y", 1, "o", **soft)]), outages=out, **full).ended == ()
+    young = noted(Outages(), outage, NOW - 20)
+    assert planned(outages=young, **full).ended == ()
 
 
 @pytest.mark.parametrize(
@@ -322,6 +436,24 @@ def test_what_cannot_be_released_is_evicted_one_at_a_time() -> None:
     made = planned(stateful())
     assert Counter(action.how for action in made.actions) == {How.EVICT: 1}
     assert made.actions[0].pod.name == "db-7"
+
+
+@pytest.mark.parametrize(
+    ("max_surge", "how", "moves"),
+    [(0, How.EVICT, 1), ("0%", How.EVICT, 1), ("1%", How.RELEASE, 3), (1, How.RELEASE, 3)],
+)
+def test_without_a_surge_no_second_pod_runs_beside_the_first(max_surge: int | str, how: How, moves: int) -> None:
+    """`maxSurge: 0` says so. Kubernetes rounds any other share up to one pod."""
+    made = planned(ten(rollout=Rollout(max_surge=max_surge, max_unavailable=1)))
+    assert [action.how for action in made.actions] == [how] * moves
+
+
+def test_without_a_surge_a_leaving_node_is_left_to_its_drainer() -> None:
+    """As for `Recreate`: what cannot be released is not touched."""
+    leaving = node("s", SPOT, taints=(NodeTaint("aws-node-termination-handler/spot-itn"),))
+    pods = [pod("a", 0, "o"), pod("b", 1, "s"), pod("c", 2, "s")]
+    for rollout, moves in ((Rollout(max_surge=0), 0), (Rollout(recreate=True), 0), (Rollout(), 2)):
+        assert moves_of(planned(group(pods, rollout=rollout), nodes=(NODES[0], leaving))) == moves
 
 
 @pytest.mark.parametrize(
@@ -497,11 +629,106 @@ def test_a_pause_stops_all() -> None:
 
 def test_pods_on_a_leaving_node_go_at_once_beyond_all_limits() -> None:
     """And where spot has no room for them, the outage is noted before."""
-    leaving = node("s", SPOT, unschedulable=True)
+    leaving = node("s", SPOT, taints=(TERMINATION,))
     pods = [pod(f"p{slot}", slot, "o" if slot in (0, 3, 6) else "s") for slot in range(10)]
     made = planned(group(pods), nodes=(NODES[0], leaving), moves={"at_once": 1})
     assert moves_of(made) == 7
     assert [(each.of, each.shape) for each in made.outages] == [(SPOT, SHAPE)]
+
+
+def on_leaving_nodes(count: int, **taints: Any) -> tuple[Group, tuple[Node, ...]]:
+    """As many pods of spot slots, each on a node of its own that leaves."""
+    pods = [pod(f"p{slot}", slot, "o" if slot == 0 else f"s{slot}") for slot in range(count + 1)]
+    nodes = [node(f"s{slot}", SPOT, **taints) for slot in range(1, count + 1)]
+    return group(pods, annotations={names.SPOT_RATIO: "100%"}), (node("o", cpu=1000), *nodes)
+
+
+def test_what_leaves_is_released_as_fast_as_there_is_room() -> None:
+    """Twenty nodes go. Spot has room for six of their pods, on-demand for four."""
+    web, nodes = on_leaving_nodes(20, taints=(TERMINATION,))
+    free = (node("free", SPOT, cpu=6000), node("spare", cpu=4000))
+    made = planned(web, nodes=(*nodes, *free), used=lambda name: {"cpu": 1000} if name == "o" else {})
+    assert moves_of(made) == 10
+    assert skipped(made) == {Blocked.NO_PLACE: 10}
+    assert [each.evidence is not None for each in made.outages] == [True]
+
+
+def test_with_an_autoscaler_some_wait_for_it_and_missing_room_is_no_outage() -> None:
+    web, nodes = on_leaving_nodes(20, taints=(TERMINATION,))
+    on = ground_of((*nodes, node("free", SPOT, cpu=2000), node("spare", cpu=4000)), SCALED)
+    made = plan(Scene([assessed(web, on)], on, lambda _name: {}, NOW))
+    assert moves_of(made) == 2 + 5
+    assert made.outages == ()
+
+
+def test_a_cordon_moves_nothing_unless_the_configuration_says_so() -> None:
+    """Then within the limits of moves."""
+    web, nodes = on_leaving_nodes(20, unschedulable=True)
+    free = node("free", SPOT, cpu=64_000)
+    assert planned(web, nodes=(*nodes, free)) == Plan()
+    on = ground_of((*nodes, free), replace(Configuration(), cordon="move"))
+    made = plan(Scene([assessed(web, on)], on, lambda _name: {}, NOW))
+    assert moves_of(made) == 6  # a quarter of 21, rounded up
+    assert {action.why for action in made.actions} == {Why.CORDON}
+
+
+def test_what_must_be_evicted_first_stays_on_a_cordoned_node() -> None:
+    """Our eviction would look like a drain to the next leader."""
+    found = group([pod(f"p-{slot}", slot, "o", owner="d") for slot in range(3)], kind=Kind.STATEFUL_SET)
+    assert moves_of(planned(found)) == 1
+    assert skipped(planned(found, nodes=(replace(NODES[0], unschedulable=True), NODES[1]))) == {Blocked.CORDONED: 2}
+
+
+def elsewhere(found: Group, namespace: str) -> Group:
+    """The same workload in another namespace."""
+    cohorts = tuple(
+        replace(cohort, pods=tuple(replace(each, namespace=namespace) for each in cohort.pods))
+        for cohort in found.cohorts
+    )
+    return replace(found, workload=replace(found.workload, namespace=namespace, uid=namespace), cohorts=cohorts)
+
+
+def test_namespaces_take_turns() -> None:
+    """A backlog in one does not keep another waiting, also where its workloads have less to spare."""
+    many = [replace(ten(needed=10), workload=replace(ten().workload, uid=f"a{n}", name=f"a{n}")) for n in range(10)]
+    made = planned(*many, elsewhere(ten(), "bank"), moves={"at_once": 4})
+    assert Counter(action.pod.namespace for action in made.actions) == {"shop": 2, "bank": 2}
+
+
+def failing(namespace: str, count: int) -> list[Group]:
+    """Workloads of which one move each was undone."""
+    tried = ten()
+    pods = tuple(replace(each, annotations={**each.annotations, **TRIED}) for each in tried.cohorts[0].pods[:1])
+    tried = replace(tried, cohorts=(replace(tried.cohorts[0], pods=(*pods, *tried.cohorts[0].pods[1:])),))
+    return [
+        replace(each, workload=replace(each.workload, uid=f"{namespace}{n}", name=f"w{n}"))
+        for n in range(count)
+        for each in [elsewhere(tried, namespace)]
+    ]
+
+
+def test_moves_that_do_not_help_stop_their_own_namespace() -> None:
+    """Five of fifty workloads; of a hundred it takes ten. Other namespaces go on."""
+    five = failing("shop", 5)
+    made = planned(*five, elsewhere(ten(), "bank"), sizes={"shop": 50, "bank": 1})
+    assert Counter(action.pod.namespace for action in made.actions) == {"shop": 1, "bank": 3}
+    assert moves_of(planned(*five, sizes={"shop": 100}, moves={"per_node": 100})) == 5 * 3
+
+
+def test_moves_that_help_in_few_namespaces_are_stopped_everywhere() -> None:
+    """In three of twelve; of forty it takes ten."""
+    three = [found for name in ("a", "b", "c") for found in failing(name, 1)]
+    few, many = {str(n): 1 for n in range(12)}, {str(n): 1 for n in range(40)}
+    assert moves_of(planned(*three, ten(), sizes=few)) == 4
+    assert moves_of(planned(*three, ten(), sizes=many, moves={"per_node": 100})) == 12
+
+
+def test_a_breaker_never_stops_a_repair_below_the_floor() -> None:
+    """All of a workload's pods had a move undone, and none is on on-demand."""
+    pods = [pod(f"p{slot}", slot, "s") for slot in range(10)]
+    below = group(pods, annotations={names.MIN_ON_DEMAND: "2"})
+    made = planned(*failing("shop", 10), below)
+    assert Why.FLOOR in {action.why for action in made.actions}
 
 
 LIMITED = replace(NEEDS, limits={"cpu": 2000})

@@ -69,6 +69,8 @@ VALID: dict[str, tuple[str, Configuration]] = {
         replace(BUILT_IN, defaults={names.REBALANCE: "off"}),
     ),
     "series of so many workloads": ("metrics: {workloads: 5000}", replace(BUILT_IN, metrics=Series(5000))),
+    "local storage moves": ("localStorage: move", BUILT_IN),
+    "local storage stays": ("localStorage: keep", replace(BUILT_IN, keeps_local_storage=True)),
     "series of none": ("metrics: {workloads: 0}", replace(BUILT_IN, metrics=Series(0))),
     "limits for all": (
         "limits: [{maxSpotRatio: 50%, minOnDemand: 2}]",
@@ -110,6 +112,11 @@ VALID: dict[str, tuple[str, Configuration]] = {
         replace(BUILT_IN, priority_roles=PriorityRoles(overflow="")),
     ),
     "leaving taints": ("leavingTaints: [example.com/going]", replace(BUILT_IN, leaving_taints=("example.com/going",))),
+    "a cordon that moves pods": ("cordon: move", replace(BUILT_IN, cordon="move")),
+    "releases without room": (
+        "moves: {withoutRoom: 3}",
+        replace(BUILT_IN, moves=replace(BUILT_IN.moves, without_room=3)),
+    ),
     "no leaving taints at all": ("leavingTaints: []", replace(BUILT_IN, leaving_taints=())),
     "the built-in leaving taints, written out": (f"leavingTaints: {list(LEAVING_TAINTS)}", BUILT_IN),
 }
@@ -123,6 +130,8 @@ def test_a_configuration_is_read(text: str, expected: Configuration) -> None:
 
 MISTAKES: dict[str, tuple[str, list[str]]] = {
     "not a mapping": ("[classes]", ["the configuration"]),
+    "local storage that does neither": ("localStorage: stay", ["localStorage"]),
+    "local storage that is a list": ("localStorage: [keep]", ["localStorage"]),
     "series of fewer than none": ("metrics: {workloads: -1}", ["metrics.workloads"]),
     "series of yes workloads": ("metrics: {workloads: yes, all: 3}", ["metrics", "metrics.workloads"]),
     "an unknown section": ("{class: [default], 3: x}", ["the configuration", "the configuration"]),

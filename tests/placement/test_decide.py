@@ -371,12 +371,13 @@ UNLED = Surroundings(Configuration(), priority_classes=(OVERFLOW,), unled=frozen
 MODES: dict[str, tuple[Workload, Policy, int, Surroundings, Reason]] = {
     "a leader is there: spot is required": (DEPLOYMENT, Policy(), 1, ANYWHERE, Reason.SLOT),
     "off: spot is preferred": (DEPLOYMENT, OFF, 1, ANYWHERE, Reason.REBALANCE_OFF),
-    "off: so is on-demand": (DEPLOYMENT, OFF, 0, ANYWHERE, Reason.REBALANCE_OFF),
+    "off: on-demand is required": (DEPLOYMENT, OFF, 0, ANYWHERE, Reason.SLOT),
+    "off: on-demand is preferred while nobody leads": (DEPLOYMENT, OFF, 0, UNLED, Reason.NO_LEADER),
     "off: a single replica waits for on-demand": (LONE, OFF, 0, ANYWHERE, Reason.SLOT),
     "off: on-demand waits if it is to": (DEPLOYMENT, replace(OFF, on_demand_fallback="wait"), 0, UNLED, Reason.SLOT),
     "off: spot waits if it is to": (DEPLOYMENT, replace(OFF, spot_fallback="wait"), 1, ANYWHERE, Reason.SLOT),
     "plan-only: spot is preferred": (DEPLOYMENT, PLAN_ONLY, 1, ANYWHERE, Reason.PLAN_ONLY),
-    "plan-only: so is on-demand": (DEPLOYMENT, PLAN_ONLY, 0, ANYWHERE, Reason.PLAN_ONLY),
+    "plan-only: on-demand is required": (DEPLOYMENT, PLAN_ONLY, 0, ANYWHERE, Reason.SLOT),
     "plan-only: a single replica waits for on-demand": (LONE, PLAN_ONLY, 0, UNLED, Reason.SLOT),
     "plan-only: spot waits if it is to": (
         DEPLOYMENT,

@@ -36,7 +36,7 @@ def cluster(leaving: str = "") -> Snapshot:
     web = Owner("ReplicaSet", "web-1", "r")
     return Snapshot(
         {"shop": Namespace("shop", {names.PLACEMENT: names.ENABLED}), "bank": Namespace("bank")},
-        {name: Node(name, labels[name], unschedulable=name == leaving) for name in NODES},
+        {name: Node(name, labels[name], drained=name == leaving) for name in NODES},
         (WEB, STORE, ALIEN),
         (ReplicaSet("shop", "web-1", "r", Owner("Deployment", "web", "d"), 10),),
         (

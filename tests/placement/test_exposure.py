@@ -160,7 +160,8 @@ NODES: dict[str, tuple[Node, Place]] = {
         Node("n", {names.CAPACITY: "spot"}),
         Place("n", Class.SPOT, "unlabelled", "unlabelled/unlabelled"),
     ),
-    "cordoned": (Node("n", unschedulable=True), Place("n", is_leaving=True)),
+    "cordoned": (Node("n", unschedulable=True), Place("n")),
+    "drained": (Node("n", unschedulable=True, drained=True), Place("n", is_leaving=True)),
     "being deleted": (Node("n", deleting=True), Place("n", is_leaving=True)),
     "its termination was announced": (
         Node("n", taints=(NodeTaint("karpenter.sh/disrupted"),)),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from placement import names
 from placement.model import Class, NodeRequirement
 from placement.outage import (
+    Demand,
     Outage,
     Outages,
     Shape,
@@ -39,7 +40,7 @@ STANDING = {
 @pytest.mark.parametrize(("of", "now", "expected"), STANDING.values(), ids=STANDING.keys())
 def test_an_outage_stands_until_its_end(of: Class, now: float, expected: bool) -> None:
     """For its class only."""
-    assert NOTED.stands(of, frozenset("a"), (), Shape(), now) is expected
+    assert NOTED.stands(of, frozenset("a"), Demand(), now) is expected
 
 
 ZONES = {
@@ -66,8 +67,8 @@ def test_a_class_is_out_where_it_is_noted_out_in_every_zone(
 ) -> None:
     """For a pod that asks for 1 CPU and 512 MiB."""
     outages, asked = Outages(1, noted_ones), Shape(1000, 512)
-    assert outages.stands(Class.SPOT, frozenset(zones), (), asked, 50.0) is out
-    assert outages.zones_left(Class.SPOT, frozenset(zones), asked, 50.0) == frozenset(left)
+    assert outages.stands(Class.SPOT, frozenset(zones), Demand(shape=asked), 50.0) is out
+    assert outages.zones_left(Class.SPOT, frozenset(zones), Demand(shape=asked), 50.0) == frozenset(left)
 
 
 BOUND = {
@@ -86,7 +87,7 @@ def test_for_a_pod_that_is_bound_to_zones_the_class_is_out_where_these_are(
     """While a and b are noted; whether they have nodes left or not."""
     outages = Outages(1, (Outage(Class.SPOT, 100, frozenset("ab")),))
     terms = ((NodeRequirement(names.ZONE, "In", tuple(bound_to)),),)
-    assert outages.stands(Class.SPOT, frozenset(zones), terms, Shape(), 50.0) is out
+    assert outages.stands(Class.SPOT, frozenset(zones), Demand(own_terms=terms), 50.0) is out
 
 
 def test_terms_name_zones_where_each_of_them_does() -> None:

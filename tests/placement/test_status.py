@@ -240,10 +240,12 @@ LET_GO: dict[str, Any] = {
 }
 FOUR = (*THREE, pod(4, "spot-2"))
 WIDE = {**NODES, "spot-2": Node("spot-2", {names.CAPACITY: "spot"})}
+DRAINED = {**WIDE, "spot-2": replace(WIDE["spot-2"], unschedulable=True, drained=True)}
 CORDONED = {**WIDE, "spot-2": replace(WIDE["spot-2"], unschedulable=True)}
 READY: dict[str, tuple[tuple[Pod, ...], dict[str, Node], int]] = {
     "ready on nodes that exist": (FOUR, WIDE, 4),
-    "one on a node that is leaving": (FOUR, CORDONED, 3),
+    "one on a node that is drained": (FOUR, DRAINED, 3),
+    "one on a node that is only cordoned": (FOUR, CORDONED, 4),
     "one on a node that is gone": (FOUR, NODES, 3),
     "one that is not ready": ((*THREE, pod(4, "spot-2", ready=False)), WIDE, 3),
     "one that is terminating": ((*THREE, pod(4, "spot-2", terminating=True)), WIDE, 3),

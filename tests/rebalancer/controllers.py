@@ -243,13 +243,14 @@ def _roll(cluster: Cluster, workload: Workload, new: ReplicaSet, olds: Sequence[
         _set_replicas(cluster, new, min(n, new.replicas + max(0, most - total)))
         return
     least = n - unavailable(workload.rollout, n)
-    spare = total - least - (new.replicas - _available(cluster, new))
+    spare = total - least - (new.replicas - _available(cluster, workload, new))
     left = {old.uid: old.replicas for old in olds}
     for old in olds:  # those that do not serve go first
-        gone = max(0, min(spare, left[old.uid] - _available(cluster, old)))
+        gone = max(0, min(spare, left[old.uid] - _available(cluster, workload, old)))
         left[old.uid] -= gone
         spare -= gone
-    surplus = _available(cluster, new) + sum(min(left[old.uid], _available(cluster, old)) for old in olds) - least
+    older = sum(min(left[old.uid], _available(cluster, workload, old)) for old in olds)
+    surplus = _available(cluster, workload, new) + older - least
     for old in olds:
         gone = max(0, min(surplus, left[old.uid])) if spare > 0 else 0
         left[old.uid] -= gone
@@ -257,8 +258,10 @@ def _roll(cluster: Cluster, workload: Workload, new: ReplicaSet, olds: Sequence[
         _set_replicas(cluster, old, left[old.uid])
 
 
-def _available(cluster: Cluster, replica_set: ReplicaSet) -> int:
-    return sum(pod.ready for pod in cluster.owned(replica_set.uid) if is_active(pod))
+def _available(cluster: Cluster, workload: Workload, replica_set: ReplicaSet) -> int:
+    """Ready for as long as the workload asks for."""
+    owned = (pod for pod in cluster.owned(replica_set.uid) if is_active(pod) and pod.ready)
+    return sum(cluster.now - pod.changed >= workload.min_ready_seconds for pod in owned)
 
 
 def _forget_old(cluster: Cluster, olds: Sequence[ReplicaSet]) -> None:

@@ -128,7 +128,7 @@ class Rebalancer:
             pod=stores["pods"].get,
             node=stores["nodes"].get,
             namespace=stores["namespaces"].get,
-            leaving_taints=cluster.configuration.leaving_taints,
+            is_leaving=cluster.configuration.is_leaving,
         )
         self._ends = Slow(self._luck, SLOW_ENDS)
         executor = Executor(self, self, Here(), self._ends, sight, patience_seconds=0.0)
@@ -324,7 +324,7 @@ class Rebalancer:
             return
         nodes = self._seen_nodes()
         own = [each for each in picture.values() if each.owner is not None and each.owner.uid == owner.uid]
-        ready = [each for each in own if each.is_live and is_serving(each, nodes)]
+        ready = [each for each in own if each.is_live and is_serving(each, nodes) and self._is_ready_for_long(each)]
         since = self._released_at[pod.uid]
         others = [
             each
@@ -340,7 +340,8 @@ class Rebalancer:
         """All its siblings serve, and a node of the other class has room for it."""
         nodes, of = self._seen_nodes(), self.cluster.class_of(pod)
         siblings = [each for each in picture.values() if each.owner is not None and each.owner == pod.owner]
-        if not all(is_serving(each, nodes) for each in siblings) or len(siblings) < workload.replicas:
+        serving = [each for each in siblings if is_serving(each, nodes) and self._is_ready_for_long(each)]
+        if len(serving) < max(len(siblings), workload.replicas):
             self._violated(f"{pod.name} is evicted while a sibling does not serve")
         used: Counter[str] = Counter()
         for each in self.cluster.pods:
@@ -371,6 +372,11 @@ class Rebalancer:
         serving = sum(is_serving(each, nodes) and self._seen_class(each) is Class.ON_DEMAND for each in left)
         if serving < min(slots.floor, slots.mix(replicas).on_demand):
             self._violated(f"{pod.name}: {workload.name} falls below its on-demand floor")
+
+    def _is_ready_for_long(self, pod: Pod) -> bool:
+        """For its workload's minReadySeconds."""
+        workload = self.workload_of(pod)
+        return workload is None or self.cluster.now - pod.changed >= workload.min_ready_seconds
 
     def _seen_nodes(self) -> dict[str, Node]:
         return {node.name: node for node in self.feed.stores["nodes"].values()}

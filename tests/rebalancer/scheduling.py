@@ -24,7 +24,7 @@ from placement.model import (
     Toleration,
     Workload,
 )
-from placement.outage import Shape, reachable
+from placement.outage import Demand, Shape, reachable
 from placement.patch import placed_pod
 from placement.policy import resolve
 from tests.rebalancer.simulation import Cluster, Facts, Making, owner_of
@@ -87,7 +87,13 @@ def _admitted(
             slot = cluster.ledger.take(*asked)
     assert slot is not None
     terms = _own_terms(making)
-    decision = decide(identity, slot, revision, terms, _surroundings(cluster, terms, making.needs))
+    decision = decide(
+        identity,
+        slot,
+        revision,
+        terms,
+        _surroundings(cluster, Demand(workload.namespace, terms, Shape.asking(making.needs.requests))),
+    )
     raw: dict[str, Any] = {"metadata": {"labels": pod.labels, "annotations": pod.annotations}, "spec": {}}
     metadata = placed_pod(raw, decision)["metadata"]
     placed = replace(
@@ -138,23 +144,30 @@ def _with_decision(needs: Needs, decision: Decision) -> Needs:
         for each in decision.injection.spread
         if each["whenUnsatisfiable"] == "DoNotSchedule"
     )
-    return replace(needs, tolerations=needs.tolerations + added, hard_spread=needs.hard_spread + hard)
+    return replace(
+        needs,
+        tolerations=needs.tolerations + added,
+        hard_spread=needs.hard_spread + hard,
+        priority_class=decision.injection.priority_class or needs.priority_class,
+    )
 
 
-def _surroundings(cluster: Cluster, own_terms: tuple[NodeTerm, ...], needs: Needs) -> Surroundings:
+def _surroundings(cluster: Cluster, demand: Demand) -> Surroundings:
     """As webhook/admission.py sees them."""
     configuration, outages, now = cluster.configuration, cluster.outages, cluster.now
     classes = configuration.classes
-    leaving = configuration.leaving_taints
-    targets = [node for node in cluster.nodes.values() if node.ready and not node.is_leaving(leaving)]
+    targets = [
+        node
+        for node in cluster.nodes.values()
+        if node.ready and not node.unschedulable and not configuration.is_leaving(node)
+    ]
     of = {node.name: classes.of_node(node.labels) or Class.ON_DEMAND for node in targets}
     pools = pool_order({node.pool for node in targets if of[node.name] is Class.SPOT})
     zones = {each: frozenset(node.pool.zone for node in targets if of[node.name] is each) for each in Class}
-    asked = Shape.asking(needs.requests)
-    out = frozenset(each for each in Class if outages.stands(each, zones[each], own_terms, asked, now))
-    left = outages.zones_left(Class.SPOT, reachable(zones[Class.SPOT], own_terms), asked, now)
+    out = frozenset(each for each in Class if outages.stands(each, zones[each], demand, now))
+    left = outages.zones_left(Class.SPOT, reachable(zones[Class.SPOT], demand.own_terms), demand, now)
     pools = tuple(pool for pool in pools if pool.zone in left) or pools
-    return Surroundings(configuration, pools, out=out, node_classes=of)
+    return Surroundings(configuration, pools, cluster.priority_classes, out, of)
 
 
 # --- the scheduler ---------------------------------------------------------------------------------------------------

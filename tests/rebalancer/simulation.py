@@ -156,6 +156,7 @@ class Cluster:
         self.makings: dict[str, Making] = {}
         self.feeds: list[Feed] = []
         self.outages = Outages()
+        self.priority_classes: tuple[str, ...] = (names.OVERFLOW_PRIORITY,)
         self.rates = Rates()  # what `auto` goes by
         self.webhook_is_up = True
         self.webhook_lag = 0.0
@@ -373,10 +374,13 @@ class Cluster:
 
     def delete_node(self, name: str) -> None:
         node = self.nodes[name]
-        if node.ready and not node.is_leaving(self.configuration.leaving_taints):
-            self.unproven.add(name)
-        else:
+        is_announced = any(taint.key in self.configuration.leaving_taints for taint in node.taints)
+        signs = self.objects["signs"].values()
+        is_said = any(sign.reason == "DeletingNode" and sign.about == name and sign.at > node.created for sign in signs)
+        if is_announced or (is_said and not node.ready):
             self.unproven.discard(name)
+        else:
+            self.unproven.add(name)
         self.remove(node)
         self.unready_at.pop(name, None)
         self.gone_at[name] = self.now

@@ -25,6 +25,17 @@ def test_it_is_ready_when_nothing_is_missing() -> None:
     assert (answer.status_code, answer.text) == (200, "ok\n")
 
 
+def test_it_is_unhealthy_when_its_loop_hangs() -> None:
+    """The kubelet restarts it then."""
+    wrong: list[str] = []
+    client = create_app(METRICS, lambda: None, lambda: wrong[0] if wrong else None).test_client()
+    assert client.get("/healthz").status_code == 200
+    wrong.append("no pass has ended for 61 s")
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.text) == (503, "unhealthy: no pass has ended for 61 s\n")
+    assert client.get("/readyz").status_code == 200
+
+
 def test_it_is_served_on_a_thread_and_ends_with_it() -> None:
     """Metrics say who leads."""
     with (

@@ -17,7 +17,7 @@ from rebalancer.board import Board
 from rebalancer.executor import Executor
 from rebalancer.loop import Loop, Watched
 from tests.rebalancer.rebalancing import Rebalancer, Watcher
-from tests.rebalancer.simulation import Cluster, Facts
+from tests.rebalancer.simulation import TERMINATION, Cluster, Facts
 
 
 def small() -> Cluster:
@@ -121,26 +121,124 @@ def test_the_board_knows_who_waits_and_which_ports_are_taken() -> None:
     assert list(board.waiting) == []
 
 
-def lost_with(*signs: Sign, **fields: Any) -> str:
-    """What proves the loss of a node with a pod on it that was like this when it was last seen."""
+SAID = Sign("default", "e", "DeletingNode", "n", 9.0, "n-uid", "Node")
+SPOT_NODE = Node("n", {names.CAPACITY: "spot"}, uid="n-uid", created=1.0)
+
+
+def board_after_loss(seen: Node, *signs: Sign, is_late: bool = False) -> Board:
+    """A node with a pod on it that was like this when it was last seen; Events came before or after its deletion."""
     board = Board(Configuration())
-    seen = Node("n", uid="n-uid", created=1.0, **fields)
-    for each in (seen, Pod("shop", "p", "u", node="n"), *signs):
+    for each in (SPOT_NODE, Pod("shop", "p", "u", node="n", phase="Running"), *(() if is_late else signs)):
         board.observe(None, each)
+    board.observe(SPOT_NODE, seen)
     board.observe(seen, None)
+    for sign in signs if is_late else ():
+        board.observe(None, sign)
     board.drain()
-    return board.lost["n"].proof
+    return board
 
 
-def test_only_the_clouds_word_about_a_node_and_karpenters_finalizer_are_proof() -> None:
-    """Not an Event about something else of that name, nor a deletion that was held up for whatever reason."""
-    said = Sign("default", "e", "DeletingNode", "n", 9.0, "n-uid", "Node")
-    assert lost_with(said)
-    assert lost_with(said, replace(said, name="f", at=10.0, kind="NodeClaim"))
-    assert not lost_with(replace(said, kind="NodeClaim"))
-    assert not lost_with(deleting=True)
-    assert lost_with(deleting=True, outlives_machine=True)
-    assert lost_with(unschedulable=True)
+@pytest.mark.parametrize("is_late", [False, True], ids=["said before", "said after"])
+@pytest.mark.parametrize(
+    ("fields", "signs", "is_proven", "is_counted"),
+    [
+        ({"ready": False}, [SAID], True, True),
+        ({"ready": False}, [SAID, replace(SAID, name="f", at=10.0, kind="NodeClaim")], True, True),
+        ({"ready": False}, [replace(SAID, kind="NodeClaim")], False, False),
+        ({"ready": False}, [replace(SAID, uid="another")], False, False),
+        ({"ready": False}, [], False, False),
+        ({}, [SAID], False, False),
+        ({"unschedulable": True}, [SAID], False, False),
+        ({"unschedulable": True, "ready": False}, [SAID], True, False),
+        ({"deleting": True}, [], False, False),
+        ({"deleting": True, "outlives_machine": True}, [], True, False),
+        ({"taints": (TERMINATION,)}, [], True, True),
+        ({"taints": (NodeTaint("ToBeDeletedByClusterAutoscaler"),)}, [SAID], True, False),
+    ],
+    ids=[
+        "not ready, and the cloud's word",
+        "and a word about something else of that name",
+        "a word about something else of that name",
+        "a word about an earlier node of that name",
+        "not ready alone",
+        "an Event alone",
+        "a cordon and an Event",
+        "cordoned, not ready, and the cloud's word",
+        "a deletion that was held up for whatever reason",
+        "Karpenter's finalizer",
+        "a termination taint",
+        "the taint of a scale-down",
+    ],
+)
+def test_what_is_proof_of_a_lost_machine_and_what_counts_as_an_interruption(
+    fields: dict[str, Any], signs: list[Sign], is_proven: bool, is_counted: bool, is_late: bool
+) -> None:
+    """Anybody may write an Event: it neither buries pods nor raises the risk of a pool. Nor does a cordon by hand."""
+    board = board_after_loss(replace(SPOT_NODE, **fields), *signs, is_late=is_late)
+    assert bool(board.lost["n"].proof) is is_proven
+    assert bool(board.interrupted) is is_counted
+
+
+@pytest.mark.parametrize(
+    ("ready", "signs", "is_buried"),
+    [(False, [SAID], True), (True, [SAID], False), (False, [], False), (False, [replace(SAID, at=0.5)], False)],
+    ids=["the cloud's word, and no pod is ready", "a pod is ready", "no word", "an older word"],
+)
+@pytest.mark.parametrize("is_late", [False, True], ids=["said before", "said after"])
+def test_nodes_that_were_gone_before_we_came(ready: bool, signs: list[Sign], is_buried: bool, is_late: bool) -> None:
+    """Kubernetes calls all pods of a Node not ready when the Node is not: so they tell what nobody saw."""
+    cluster = small()
+    first = Rebalancer(cluster)
+    cluster.run(30)
+    web, board = cluster.workloads[0], Board(Configuration())
+    lost = next(pod.node for pod in cluster.pods if cluster.class_of(pod) is Class.SPOT)
+    told = [replace(each, about=lost, uid="", at=cluster.now if each.at > 1 else 0.5) for each in signs]
+    for name, store in first.feed.stores.items():
+        for each in store.values() if name != "nodes" else [node for node in store.values() if node.name != lost]:
+            on_lost = isinstance(each, Pod) and each.node == lost
+            board.observe(None, replace(each, ready=ready) if on_lost else each)
+    steps = ([], told) if is_late else (told, [])
+    for signs_now in steps:
+        for sign in signs_now:
+            board.observe(None, sign)
+        board.drain()
+        board.refresh(cluster.now, all_of_them=True)
+    assert board.assessments[web.uid].lost
+    assert bool(board.lost[lost].proof) is is_buried
+    assert not board.interrupted
+
+
+EVICTED = Pod("shop", "p", "u", node="n", terminating=True, evicted=True)
+RELEASED_ONE = replace(
+    EVICTED,
+    labels={names.POD_TEMPLATE_HASH: "released-h"},
+    annotations={names.RELEASED: "2030-01-01T00:00:00Z/h"},
+)
+CORDONED = Node("n", unschedulable=True)
+DRAINS: dict[str, tuple[list[Any], bool]] = {
+    "a bare cordon": ([CORDONED], False),
+    "an eviction without a cordon": ([Node("n"), EVICTED], False),
+    "a cordon, then an eviction": ([CORDONED, EVICTED], True),
+    "seen the other way round": ([EVICTED, CORDONED], True),
+    "the end of a move of ours": ([CORDONED, RELEASED_ONE], False),
+    "a pod that is deleted": ([CORDONED, replace(EVICTED, evicted=False)], False),
+    "an eviction from another node": ([CORDONED, replace(EVICTED, node="m")], False),
+    "uncordoned again": ([CORDONED, EVICTED, Node("n")], False),
+}
+
+
+@pytest.mark.parametrize(("facts", "expected"), DRAINS.values(), ids=DRAINS.keys())
+def test_a_cordon_followed_by_somebodys_eviction_is_a_drain(facts: list[Any], expected: bool) -> None:
+    """It stays one when the evicted pod is gone."""
+    board = Board(Configuration())
+    for fact in facts:
+        board.observe(None, fact)
+        board.drain()
+    board.observe(EVICTED, None)
+    board.drain()
+    assert board.ground.sites["n"].is_leaving is expected
+    assert board.is_drained("n") is expected
+    assert not (facts[-1] is CORDONED and board.ground.sites["n"].is_target)
 
 
 def test_the_end_of_a_move_has_the_reason_of_its_beginning() -> None:

@@ -43,7 +43,7 @@ class Cluster:
             pod=lambda key: self._get(Pod, key),
             node=lambda key: self._get(Node, key),
             namespace=lambda key: self._get(Namespace, key),
-            leaving_taints=CONFIGURATION.leaving_taints,
+            is_leaving=CONFIGURATION.is_leaving,
         )
         self.executor = Executor(self, self, Here(), ends or Here(), sight, most_ends, patience_seconds=0.0)
 
@@ -93,11 +93,13 @@ THERE = (OLD, NEW, node("n"), node("m"), OPTED_IN)
         (NEW, True),
         (replace(NEW, annotations={**NEW.annotations, names.MOVED: "x"}), True),
         (replace(NEW, ready=False), False),
+        (replace(NEW, changed=NEW.changed + 1), False),
         (replace(NEW, terminating=True), False),
         (replace(NEW, uid="another"), False),
         (replace(NEW, phase="Failed"), False),
         (node("m", ready=False), False),
-        (node("m", unschedulable=True), False),
+        (node("m", unschedulable=True), True),
+        (node("m", unschedulable=True, drained=True), False),
         (replace(OLD, annotations={}), False),
         (Namespace("shop"), False),
     ],
@@ -105,10 +107,12 @@ THERE = (OLD, NEW, node("n"), node("m"), OPTED_IN)
         "nothing has changed",
         "the replacement was marked",
         "the replacement is not ready any more",
+        "the replacement was not ready in between",
         "the replacement is on its way out",
         "another pod has the replacement's name",
         "the replacement has failed",
         "the replacement's node is not ready",
+        "the replacement's node is cordoned",
         "the replacement's node is leaving",
         "the pod itself has changed",
         "the namespace was opted out",
@@ -142,9 +146,16 @@ def test_who_is_created_anew_is_evicted_only_while_it_waits() -> None:
 def test_nothing_is_written_after_a_pause_or_by_who_does_not_lead() -> None:
     """Not even what a plan holds that was made before."""
     for cluster in (Cluster(*THERE, is_paused=True), Cluster(*THERE, is_leading=False)):
-        assert cluster.perform(FINISH, outages=(Outage(SPOT, 0.0),)) == []
         assert cluster.perform(FINISH) == [None]
         assert cluster.written == []
+    assert Cluster(*THERE, is_leading=False).perform(FINISH, outages=(Outage(SPOT, 0.0),)) == []
+
+
+def test_what_is_done_in_every_mode_is_done_while_moves_are_paused() -> None:
+    """The way out of our own constraint is no move; outages are part of it."""
+    paused = Cluster(*THERE, is_paused=True)
+    waits = replace(FINISH, how=How.REPLACE, in_every_mode=True)
+    assert paused.perform(waits, outages=(Outage(SPOT, 0.0),)) == [Outcome.DONE]
 
 
 def test_what_was_released_is_put_back_though_the_label_is_gone() -> None:

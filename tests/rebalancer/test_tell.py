@@ -58,7 +58,10 @@ SENTENCES: dict[str, tuple[Action, str]] = {
         action(How.EVICT, to=ON_DEMAND),
         "Evicted a pod for which there is a place to on-demand (wrong-class)",
     ),
-    "a pod that is created anew": (action(How.REPLACE, Why.STUCK), "Created an unschedulable pod anew (unschedulable)"),
+    "a pod that is created again": (
+        action(How.REPLACE, Why.STUCK, text="no spot node takes it (rebalance: off)"),
+        "Evicted a pod that never had a node: no spot node takes it (rebalance: off)",
+    ),
     "a burial": (action(How.BURY, Why.LOST), "Deleted a pod whose node is gone, to have it replaced at once"),
 }
 

@@ -122,9 +122,9 @@ def test_a_huge_spec_is_not_kept() -> None:
 def test_a_pod_has_the_shape_that_the_rebalancer_sees(spec: Raw, requests: dict[str, int]) -> None:
     """Else an outage that is noted for it would not cover it, and it would be created anew for ever."""
     seen = parse(review({"metadata": {}, "spec": spec})).raw_pod["spec"]
-    assert Batches().find(revision(), seen).shape == Shape.asking(requests)
+    assert Batches().find(revision(), seen).demand.shape == Shape.asking(requests)
 
 
 def test_a_spec_that_makes_no_sense_asks_for_nothing() -> None:
     """And stops nobody."""
-    assert Batches().find(revision(), {"containers": "none"}).shape == Shape()
+    assert Batches().find(revision(), {"containers": "none"}).demand.shape == Shape()

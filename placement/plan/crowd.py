@@ -1,0 +1,56 @@
+"""Spot pods of one workload that are too many in one pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from placement.decide import preferred_pool
+from placement.model import Class, Pool
+from placement.plan.group import Ground, Group, Member
+from placement.plan.reslot import MOST_SLOTS, crowds_of
+from placement.slots import Mix
+
+
+def crowded(group: Group, members: Sequence[Member], lasting: Mix, ground: Ground) -> list[Member]:
+    """Spot pods above the headroom in one pool, where another pool has two fewer: as many as even the two out.
+
+    Where there are too few pools to keep each within the headroom, half above the even share is let be: nothing makes
+    such a workload survive the loss of a pool, and only what is far from even is worth a move. A replacement prefers
+    the pool of its slot, so those go whose slot prefers another pool; no other move would help. While moves are under
+    way or pods wait for a node, nobody knows yet how full the pools will be.
+    """
+    headroom = max(1, lasting.spot + lasting.on_demand - group.needed)
+    if lasting.spot <= headroom:
+        return []  # so does every pool
+    if any(cohort.released for cohort in group.cohorts) or any(not member.pod.node for member in members):
+        return []
+    classes = classes_of_slots(group, members)
+    crowds = crowds_of([each for each in members if each.of is classes[each.slot or 0]])
+    for pool in ground.spot_pools:
+        crowds.setdefault(pool, 0)
+    if len(crowds) < 2:
+        return []
+    even, most = -(-crowds.total() // len(crowds)), max(crowds.values())
+    limit = headroom if even <= headroom else even + max(1, even // 2)
+    too_many = min(most - limit, (most - min(crowds.values())) // 2)
+    if too_many < 1:
+        return []
+    pool = max((each for each, count in crowds.items() if count == most), key=str)
+    return [member for member in members if _is_stray(member, pool, group, ground)][:too_many]
+
+
+def classes_of_slots(group: Group, members: Sequence[Member]) -> Sequence[Class] | Mapping[int, Class]:
+    """The class of every slot that a member may hold."""
+    slots, held = group.policy.slots, [member.slot or 0 for member in members]
+    highest = max(held, default=0)
+    if highest < MOST_SLOTS:
+        return slots.classes(highest + 1)
+    return {slot: slots.class_of(slot) for slot in held}  # ordinals may begin anywhere
+
+
+def _is_stray(member: Member, pool: Pool, group: Group, ground: Ground) -> bool:
+    """It is in this pool, and its slot prefers another."""
+    if not member.serves or member.site is None or member.site.of is not Class.SPOT or member.slot is None:
+        return False
+    preferred = preferred_pool(member.slot, group.policy.slots, group.workload, ground.spot_pools)
+    return member.site.pool == pool and preferred != pool

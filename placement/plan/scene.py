@@ -1,0 +1,54 @@
+"""What a plan is made from, and what it asks of that in more than one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from placement.classes import Classes
+from placement.decide import preferred_pool
+from placement.model import Budget, Class, Pod, Pool
+from placement.outage import Demand, Outages, Shape
+from placement.outcome import Outcome
+from placement.plan.actions import How
+from placement.plan.assess import Assessment, shape_of
+from placement.plan.group import Evicted, Ground, Group, own_terms
+from placement.plan.lost import Lost
+from placement.plan.room import Used
+
+Target = tuple[Class, Pool | None, Shape]  # what one probe stands for: the class, the pool that is preferred, the shape
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a plan is made from. `assessments` may leave out workloads that are in order."""
+
+    assessments: Sequence[Assessment]
+    ground: Ground
+    used: Used
+    now: float
+    outages: Outages = field(default_factory=Outages)
+    lost: Lost = field(default_factory=dict)
+    budgets: Callable[[Pod], Sequence[Budget]] = lambda _pod: ()
+    is_awaited: Callable[[Pod], float] = lambda _pod: float("-inf")  # when an autoscaler said that it is on it
+    proofs: Mapping[Target, float] = field(default_factory=dict)  # when a move there last succeeded
+    recent: int = 0  # moves begun within the last minute
+    evicted: Mapping[str, Evicted] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
+    is_paused: bool = False
+    waiting: Collection[Pod] = ()  # pods that have no node yet, of everybody
+    held: Mapping[tuple[str, How], Outcome] = field(default_factory=dict)  # by UID: what failed a moment ago, and how
+    most_notes: int | None = None  # annotations at once; None: all
+    sizes: Mapping[str, int] = field(default_factory=dict)  # by namespace: how many workloads we look after
+
+
+def demand_of(pod: Pod, classes: Classes) -> Demand:
+    """What a pod asks of a class, as outages are noted."""
+    return Demand(pod.namespace, own_terms(pod, classes), shape_of(pod))
+
+
+def target(group: Group, slot: int | None, pod: Pod, ground: Ground) -> Target:
+    """Where the replacement of a pod in this slot will try to go."""
+    if slot is None:
+        return Class.ON_DEMAND, None, shape_of(pod)
+    pool = preferred_pool(slot, group.policy.slots, group.workload, ground.spot_pools)
+    return group.policy.slots.class_of(slot), pool, shape_of(pod)

@@ -1,0 +1,221 @@
+"""The way out of our own constraint: pods that find no node because we require a class of them.
+
+A pod is evidence if the scheduler has tried it and found no node, and it would fit on a node of the other class. Pods
+that wait for their own reasons (a gate, a volume, a wrong node selector, a taken port) are no evidence. Evidence is
+noted as an outage, and the pod is created once more, with the class preferred. Where moves are off or plan-only the
+webhook does not require spot, so that needs no outage. None of this is a move: the pod never had a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from placement import names
+from placement.model import Class, Pod
+from placement.outage import LONGEST_SECONDS, Demand, Evidence, Outage, Shape, limited_to, without_zones
+from placement.plan.actions import Action, Blocked, How, Why
+from placement.plan.assess import Stuck
+from placement.plan.group import Site
+from placement.plan.lost import BY
+from placement.plan.room import Room
+from placement.plan.scene import Scene, Target, demand_of, target
+
+SHORTEST_OUTAGE_SECONDS = 30.0  # one of ours is not ended sooner, whatever room there seems to be
+AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
+REPLACE_SECONDS = 3.0  # a pod that is younger, and than the outage, is not replaced again
+# The scheduler's words where a pod with volumes or resource claims is kept from nodes by its node terms, and not by
+# what it claims. Only it knows which nodes a claim can be used on.
+REFUSED_BY_TERMS = "node affinity/selector"
+REFUSED_BY_CLAIMS = ("unbound", "not found", "resourceclaim", "resource claim")
+
+Skip = Callable[[str, Why, Blocked], None]
+
+
+@dataclass(slots=True)
+class Freed:
+    """What is done about pods that are stuck."""
+
+    outages: list[Outage] = field(default_factory=list)
+    replaced: list[Action] = field(default_factory=list)
+    given_up: list[Action] = field(default_factory=list)  # moves whose newcomers find no node: nobody serves less
+
+
+class WayOut:
+    """Looks at every stuck pod once, for one plan."""
+
+    def __init__(self, scene: Scene, room: Room, skip: Skip) -> None:
+        self._scene = scene
+        self._room = room
+        self._skip = skip
+        self._classes = scene.ground.configuration.classes
+        self._evidence: list[tuple[Class, Demand]] = []
+
+    def freed(self) -> Freed:
+        found = Freed()
+        for each in self._scene.assessments:
+            for stuck in each.stuck:
+                actions = self._one(stuck, found.outages)
+                (found.given_up if stuck.undo else found.replaced).extend(actions)
+        return found
+
+    def _one(self, stuck: Stuck, outages: list[Outage]) -> Sequence[Action]:
+        """Nothing where the policy says to wait. A move that can be given up needs no evidence: the old pod serves."""
+        if not stuck.falls_back:
+            return ()
+        demand = demand_of(stuck.pod, self._classes)
+        has_way_out = bool(stuck.undo) or self._has_way_out(stuck)
+        if has_way_out:
+            self._evidence.append((stuck.of, demand))
+        is_required = stuck.group.policy.rebalance == "auto" or stuck.of is Class.ON_DEMAND  # of the next one, too
+        if is_required and self._is_out(stuck.of, demand):
+            return self._while_out(stuck, demand, has_way_out, outages)
+        blocked = self._not_yet(stuck)
+        if blocked is None and stuck.undo and not self.needs_probe(self._aim(stuck), demand):
+            return stuck.undo
+        if blocked is None and not has_way_out:
+            blocked = Blocked.NO_PLACE
+        if blocked is not None:
+            self._skip(stuck.group.workload.uid, Why.STUCK, blocked)
+            return ()
+        if not is_required:
+            return stuck.undo or (self._created_again(stuck),)
+        outages.append(self._note(stuck, demand))  # of a class that was out a probe shows that it still is
+        return stuck.undo
+
+    def _not_yet(self, stuck: Stuck) -> Blocked | None:
+        """It may still be scheduled, or an autoscaler brings a node."""
+        now, waited = self._scene.now, self._scene.now - stuck.since
+        if waited < stuck.after:
+            return Blocked.WAITING
+        if waited < AUTOSCALER_SECONDS and now - self._scene.is_awaited(stuck.pod) < AUTOSCALER_SECONDS:
+            return Blocked.AUTOSCALER
+        return None
+
+    def _while_out(self, stuck: Stuck, demand: Demand, has_way_out: bool, outages: list[Outage]) -> Sequence[Action]:
+        if stuck.undo or not self._is_old_enough(stuck):
+            return stuck.undo
+        if not has_way_out:
+            self._skip(stuck.group.workload.uid, Why.STUCK, Blocked.NO_PLACE)
+            return ()
+        if self._is_admitted_in_vain(stuck):
+            outages.append(self._note(stuck, demand, Shape()))
+            return ()
+        return (self._created_again(stuck),)
+
+    def _is_out(self, of: Class, demand: Demand) -> bool:
+        scene = self._scene
+        return scene.outages.stands(of, scene.ground.zones[of], demand, scene.now)
+
+    def _has_way_out(self, stuck: Stuck) -> bool:
+        """It would fit on the other class: now, or where an autoscaler brings nodes, on one that is empty."""
+        pod, other = stuck.pod, stuck.of.other
+        if pod.needs.has_claims and not _is_refused_by_terms(pod):
+            return False
+        if self._room.fits(pod, other):
+            return True
+        is_scaled = self._classes.is_scaled or self._scene.is_awaited(pod) > float("-inf")
+        return is_scaled and self._room.fits_empty(pod, other)
+
+    def _note(self, stuck: Stuck, demand: Demand, shape: Shape | None = None) -> Outage:
+        """For its own namespace, and what it asks for: nobody else's pods are softened by it."""
+        workload = stuck.group.workload
+        return Outage(
+            stuck.of,
+            0.0,
+            limited_to(self._scene.ground.zones[stuck.of], demand.own_terms),
+            demand.shape if shape is None else shape,
+            by=BY,
+            namespace=demand.namespace,
+            terms=without_zones(demand.own_terms),
+            evidence=Evidence(str(stuck.pod.key), f"{workload.kind} {workload.key}"),
+        )
+
+    def _is_old_enough(self, stuck: Stuck) -> bool:
+        """It was created before the outage was noted, or a while ago: what was just created is not replaced again.
+
+        That happens where a webhook has not read of the outage.
+        """
+        created = stuck.pod.created
+        return self._scene.now - created >= REPLACE_SECONDS or any(created < since for since in self._since(stuck))
+
+    def _is_admitted_in_vain(self, stuck: Stuck) -> bool:
+        """It was created while the outage stood, and not softened: webhooks after ours made it ask for more.
+
+        What is noted for its shape does not cover what it asked for when it was admitted.
+        """
+        return all(since + REPLACE_SECONDS < stuck.pod.created for since in self._since(stuck))
+
+    def _since(self, stuck: Stuck) -> list[float]:
+        """When the outages that stand and cover it were noted."""
+        demand = demand_of(stuck.pod, self._classes)
+        standing = self._scene.outages.standing(self._scene.now)
+        return [each.since for each in standing if each.of is stuck.of and each.covers(demand)]
+
+    def _aim(self, stuck: Stuck) -> Target:
+        return target(stuck.group, stuck.pod.slot, stuck.pod, self._scene.ground)
+
+    def needs_probe(self, aim: Target, demand: Demand) -> bool:
+        """Since the class was last out for it, none that preferred this pool has got there yet."""
+        to, pool, shape = aim
+        recent = (each for each in self._scene.outages.noted if self._scene.now < each.until + LONGEST_SECONDS)
+        ends = [each.until for each in recent if each.of is to and each.covers(demand)]
+        proofs = self._scene.proofs.items()
+        proven = [at for (of, where, proof), at in proofs if (of, where) == (to, pool) and shape.covers(proof)]
+        return bool(ends) and max(proven, default=float("-inf")) < max(ends)
+
+    def _created_again(self, stuck: Stuck) -> Action:
+        """Its Event names the mode: a pod goes though moves are off, plan-only or paused."""
+        mode = f"{stuck.group.policy.rebalance}{', paused' if self._scene.is_paused else ''}"
+        text = f"no {stuck.of} node takes it; created again with {stuck.of} preferred (rebalance: {mode})"
+        return Action(How.REPLACE, Why.STUCK, stuck.group.workload, stuck.pod, stuck.of, text=text, in_every_mode=True)
+
+    # --- outages that are over ---------------------------------------------------------------------------------------
+
+    def ended(self, new: Sequence[Outage]) -> Iterator[Outage]:
+        """Outages that we noted, whose evidence is gone; or of a class that has room, with nobody waiting for it.
+
+        Evidence is gone when no pod that the note covers waits for the class, was lost with it, or runs on the other
+        one instead: its workload was deleted, scaled down, or has returned.
+        """
+        scene = self._scene
+        for outage in scene.outages.standing(scene.now):
+            is_young = scene.now - outage.since < SHORTEST_OUTAGE_SECONDS
+            if outage.by != BY or is_young or self._is_waited_for(outage, new):
+                continue
+            if not self._is_used(outage) or self._has_room(outage):
+                yield outage
+
+    def _is_waited_for(self, outage: Outage, new: Sequence[Outage]) -> bool:
+        scene = self._scene
+        return (
+            any(of is outage.of and outage.covers(demand) for of, demand in self._evidence)
+            or any(each.of is outage.of and each.namespace in ("", outage.namespace) for each in new)
+            or any(gone.of is outage.of for gone in scene.lost.values() for each in scene.assessments if each.lost)
+        )
+
+    def _is_used(self, outage: Outage) -> bool:
+        """A pod that the note covers runs on the other class."""
+        return any(
+            member.of is outage.of.other
+            and names.SOFT in member.pod.annotations
+            and member.pod.labels.get(names.CLASS) == outage.of
+            and outage.covers(demand_of(member.pod, self._classes))
+            for each in self._scene.assessments
+            if outage.namespace in ("", each.group.workload.namespace)
+            for member in each.members
+        )
+
+    def _has_room(self, outage: Outage) -> bool:
+        return any(self._has_room_for(outage.shape, site) for site in self._room.targets(outage.of))
+
+    def _has_room_for(self, shape: Shape, site: Site) -> bool:
+        free = self._room.free(site)
+        return Shape(max(1, shape.cpu_millis), shape.memory_mib).covers(
+            Shape(free.get("cpu", 0), free.get("memory", 0) // 1024**2)
+        )
+
+
+def _is_refused_by_terms(pod: Pod) -> bool:
+    sentence = pod.unschedulable
+    return REFUSED_BY_TERMS in sentence and not any(each in sentence for each in REFUSED_BY_CLAIMS)

@@ -1,0 +1,46 @@
+"""Events that others write and the rebalancer goes by: a cloud deletes a Node, an autoscaler brings one.
+
+Anybody may write an Event, so none of them proves anything by itself.
+"""
+
+from __future__ import annotations
+
+from placement.model import Node, Pod, Sign
+
+DELETED_BY_CLOUD = "DeletingNode"
+SCALE_UPS = ("TriggeredScaleUp", "Nominated")
+
+
+class Signs:
+    """The latest of each kind. Events outlive what they tell of by an hour, and nodes' names come again."""
+
+    def __init__(self) -> None:
+        self._signs: dict[tuple[str, str, str], Sign] = {}  # by reason, and by what it is about: namespace and name
+
+    def take(self, old: Sign | None, new: Sign | None) -> None:
+        if old is not None and self._signs.get(_regarding(old)) is old:
+            del self._signs[_regarding(old)]
+        if new is None or (new.reason == DELETED_BY_CLOUD and new.kind != "Node"):
+            return
+        known = self._signs.get(_regarding(new))
+        if known is None or known.at <= new.at:
+            self._signs[_regarding(new)] = new
+
+    def is_deleted_by_cloud(self, node: Node) -> bool:
+        """The cloud's controller said so; and of this very node, since names come again."""
+        sign = self._signs.get((DELETED_BY_CLOUD, "", node.name))
+        if sign is None:
+            return False
+        if node.uid and sign.uid not in ("", node.name):
+            return sign.uid == node.uid
+        return sign.at > node.created  # both are whole seconds: in doubt, it is another one's
+
+    def is_awaited(self, pod: Pod) -> float:
+        """When an autoscaler last said that it brings a node for this pod."""
+        found = [self._signs.get((reason, pod.namespace, pod.name)) for reason in SCALE_UPS]
+        return max((sign.at for sign in found if sign is not None), default=float("-inf"))
+
+
+def _regarding(sign: Sign) -> tuple[str, str, str]:
+    """Nodes have no namespace, and Events about them are anywhere; those about a pod are in the pod's."""
+    return sign.reason, "" if sign.reason == DELETED_BY_CLOUD else sign.namespace, sign.about
