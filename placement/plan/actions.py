@@ -35,7 +35,7 @@ class Why(StrEnum):
     ADOPT = "adopt"  # admission missed it
     SLOT = "slot"  # doubled, or beyond the replicas
     RATIO = "wrong-class"  # the class of its slot is another one
-    RETURN = "return"  # it was admitted soft
+    RETURN = "return"  # it was admitted soft, and came out on the other class
     OVERFLOW = "overflow"  # it is where it belongs, with the low priority of an outage that is over
     BALANCE = "balance"  # too many in one pool
     OVER = "over"  # what a move left: its workload is gone or opted out, or whoever knew why was started anew

@@ -382,7 +382,7 @@ def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
             continue
         if to is Class.ON_DEMAND and short:
             yield member, Why.FLOOR, to
-        elif names.SOFT in member.pod.annotations:
+        elif names.SOFT in member.pod.annotations and member.pod.labels.get(names.CLASS) != member.site.of:
             yield member, Why.RETURN, to
         else:
             yield member, Why.RATIO, to

@@ -10,16 +10,28 @@ import pytest
 from cli.run import Installed, running
 from kube.client import Client, connect
 from localcluster import LocalCluster
-from tests.cluster.lead import leading
+from tests.cluster.lead import Lead, leading
 from tests.cluster.scene import Scene, staged
 from tests.cluster.world import World, label
 
 
 @pytest.fixture(scope="session")
-def installed(cluster: LocalCluster, admin: Client) -> Iterator[Installed]:
-    """Spotweave with one webhook, as `spotweave run` installs it; shared by the session."""
-    with running(cluster.kubeconfig, log_level="warning") as spotweave, leading(admin):
-        yield spotweave
+def installation(cluster: LocalCluster, admin: Client) -> Iterator[tuple[Installed, Lead]]:
+    """Spotweave with one webhook, as `spotweave run` installs it, and somebody who leads; shared by the session."""
+    with running(cluster.kubeconfig, log_level="warning") as spotweave, leading(admin) as lead:
+        yield spotweave, lead
+
+
+@pytest.fixture(scope="session")
+def installed(installation: tuple[Installed, Lead]) -> Installed:
+    return installation[0]
+
+
+@pytest.fixture
+def no_leader(installation: tuple[Installed, Lead]) -> Iterator[None]:
+    """For a test that leads itself."""
+    with installation[1].aside():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -4,18 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from kube.client import Client
 from kube.lease import Leader, permit_first_leader
 
 
+class Lead:
+    """Holds the rebalancers' Lease. Where a test wants to lead itself, it steps aside."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._names = (f"tests-{number}" for number in count())
+        self._leader = self._begun()
+
+    def _begun(self) -> Leader:
+        permit_first_leader(self._client)
+        leader = Leader(self._client, next(self._names))
+        leader.start()
+        return leader
+
+    def stop(self) -> None:
+        self._leader.stop()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        self.stop()
+        try:
+            yield
+        finally:
+            self._leader = self._begun()
+
+
 @contextmanager
-def leading(client: Client) -> Iterator[None]:
+def leading(client: Client) -> Iterator[Lead]:
     """Without it, webhooks that run alone require nothing after a minute, and a test would depend on its time."""
-    permit_first_leader(client)
-    leader = Leader(client, "tests")
-    leader.start()
+    lead = Lead(client)
     try:
-        yield
+        yield lead
     finally:
-        leader.stop()
+        lead.stop()

@@ -14,7 +14,7 @@ from kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Client, connec
 from kube.configmaps import change_outages
 from kube.errors import ApiError, Forbidden
 from kube.evict import PodWriter
-from kube.lease import Leader, permit_first_leader
+from kube.lease import Leader
 from localcluster import LocalCluster
 from placement import names
 from placement.model import Key
@@ -140,6 +140,7 @@ def test_a_pod_is_nominated(world: World, rebalancer: Client) -> None:
     assert "nominatedNodeName" not in world.client.get_json(path_of(key))["status"]
 
 
+@pytest.mark.usefixtures("no_leader")
 def test_state_lease_and_reads_are_its_own(rebalancer: Client, admin: Client, installed: Installed) -> None:
     """What else the program does with this token."""
     for path in (
@@ -158,7 +159,6 @@ def test_state_lease_and_reads_are_its_own(rebalancer: Client, admin: Client, in
     ):
         rebalancer.get(path, {"limit": 1})
     assert change_outages(rebalancer, lambda known: known) == change_outages(rebalancer, lambda known: known)
-    permit_first_leader(admin)
     leader = Leader(rebalancer, "test")
     leader.start()
     wait_for("it to lead", leader.is_leading)

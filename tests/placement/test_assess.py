@@ -233,15 +233,27 @@ def test_a_users_own_deletion_cost_is_kept(slot: int | None, cost: str | None, e
     assert note.annotations.get(names.DELETION_COST) == expected
 
 
+SOFT = pod("c", 2, "o", annotations={names.SOFT: "true"})
+
+
 @pytest.mark.parametrize(
     ("pods", "why", "to"),
     [
         ((pod("a", 0, "s"), pod("b", 1, "s"), pod("c", 2, "t")), Why.FLOOR, ON_DEMAND),
         ((ZERO, ONE, pod("c", 2, "o")), Why.RATIO, SPOT),
         ((ZERO, ONE, pod("c", 2, "o", annotations={names.SOFT: "true"})), Why.RETURN, SPOT),
+        ((ZERO, ONE, replace(SOFT, labels={**SOFT.labels, names.CLASS: "spot"})), Why.RETURN, SPOT),
+        ((ZERO, ONE, replace(SOFT, labels={**SOFT.labels, names.CLASS: "on-demand"})), Why.RATIO, SPOT),
         ((ZERO, ONE, pod("c", 2, "going")), Why.LEAVING, SPOT),
     ],
-    ids=["nobody on on-demand", "wrong class", "soft", "its node goes"],
+    ids=[
+        "nobody on on-demand",
+        "wrong class",
+        "soft",
+        "soft, and came out on the other class",
+        "soft, and came out where it was to be: the ratio has changed",
+        "its node goes",
+    ],
 )
 def test_why_a_pod_should_be_elsewhere(pods: tuple[Pod, ...], why: Why, to: Class) -> None:
     (wish,) = assessed(group(pods), HERE).wishes
