@@ -182,6 +182,7 @@ _SENTENCES = {
     How.EVICT: "evicted {pod}, with a place{to}",
     How.REPLACE: "created {pod} anew: it was unschedulable",
     How.BURY: "deleted {pod}, whose node is gone",
+    How.DELETE: "deleted {pod}, which was released and is not wanted any more",
 }
 
 

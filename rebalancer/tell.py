@@ -46,6 +46,7 @@ _SENTENCES = {
     How.EVICT: "Evicted a pod for which there is a place{to} ({why})",
     How.REPLACE: "Created an unschedulable pod anew ({why})",
     How.BURY: "Deleted a pod whose node is gone, to have it replaced at once",
+    How.DELETE: "Deleted a released pod: {text}",
 }
 
 

@@ -19,7 +19,6 @@ from placement.plan.group import (
     Group,
     Member,
     Moved,
-    Released,
     Site,
     evicted,
     former_slot,
@@ -29,6 +28,7 @@ from placement.plan.group import (
     undone,
 )
 from placement.plan.lost import BY, Lost, burials, outages_of_loss, replaced_on
+from placement.plan.release import release
 from placement.plan.room import Room, Used
 from placement.selector import matches
 
@@ -264,18 +264,7 @@ class _Chooser:
             text = f"to {wish.to}"
             return Action(How.EVICT, wish.why, workload, pod, origin, wish.to, text=text, rests_on=rests_on)
         until = self._scene.now + self._moves.timeout.total_seconds()
-        template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
-        return Action(
-            How.RELEASE,
-            wish.why,
-            workload,
-            pod,
-            origin,
-            wish.to,
-            annotations={names.RELEASED: Released(until, template_hash).text()},
-            labels={names.POD_TEMPLATE_HASH: f"{names.RELEASED_HASH}{template_hash}"[:63]},
-            text=f"to {wish.to}",
-        )
+        return release(wish.group, pod, until, wish.why, origin, wish.to)
 
     def _in_the_way(self, wish: Wish) -> Blocked | None:
         """What stops this move now, though nothing about its workload does."""
@@ -427,7 +416,7 @@ def _importance(wish: Wish) -> tuple[int, int, str, int]:
 
 def _turn(action: Action) -> int:
     """What is written on replacements comes before what is done to their predecessors."""
-    return (How.ANNOTATE, How.FINISH, How.UNDO).index(action.how)
+    return (How.ANNOTATE, How.DELETE, How.FINISH, How.UNDO).index(action.how)
 
 
 def _is_undone(pod: Pod, now: float) -> bool:

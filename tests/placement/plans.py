@@ -34,7 +34,7 @@ def pod(name: str, slot: int | None, where: str = "", owner: str = "rs", **field
         name,
         **{
             "uid": name,
-            "owner": Owner("ReplicaSet", owner, owner),
+            "owner": Owner("ReplicaSet", "web-h", owner),
             "labels": {"app": "web", names.POD_TEMPLATE_HASH: "h"},
             "annotations": {**written, **fields.pop("annotations", {})},
             "node": where,
