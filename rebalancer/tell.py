@@ -215,6 +215,8 @@ def _refused(done: Sequence[Done]) -> Iterator[Skipped]:
 
 def sentence(action: Action) -> str:
     """Without names of pods, so that many of them make one Event with a count."""
+    if action.how is How.FINISH and action.to is None:
+        return f"Evicted a released pod: {action.text}"
     to = "" if action.to is None else f" to {action.to}" if action.how is not How.FINISH else f" on {action.to}"
     return _SENTENCES[action.how].format(to=to, why=action.why, text=action.text)
 
