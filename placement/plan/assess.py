@@ -178,30 +178,28 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, n
     surplus = len(serving) - cohort.replicas
     proven = surplus + len(going)
     for pod in going:
-        replacement, site = by_slot.get(former_slot(pod)), sites.get(pod.node)
+        state, replacement, site = released(pod), by_slot.get(former_slot(pod)), sites.get(pod.node)
         leaves, origin = site is None or site.is_leaving, site.of if site is not None else None
+        over_for = now - (state.until if state is not None else 0.0)
         is_replaced, is_kept = _is_replaced(replacement, site, group), asks_to_be_kept(pod) is not None
-        cut_short = why_cut_short(group, pod, leaves=leaves)
         may_go = not pod.ready or (proven > 0 and _keeps_floor(group, cohort, own, origin))
-        is_vacant = replacement is None and surplus >= 0
-        if not group.workload.replicas or (may_go and is_too_many(group, cohort, pod, is_vacant=is_vacant)):
+        too_many = is_too_many(group, cohort, pod, is_vacant=replacement is None and surplus >= 0)
+        cut_short = why_cut_short(group, pod, leaves=leaves)
+        at_once = too_many or bool(cut_short)
+        if not group.workload.replicas or (too_many and may_go and not is_replaced):
             proven -= 1
             yield unwanted(group.workload, pod, origin, serving)
         elif cut_short and (is_kept or not (is_replaced and may_go) or not (leaves or pod.owner)):
             yield from undo(group, cohort, pod, replacement, None, cut_short, in_every_mode=True)
-        elif is_kept:
+        elif is_kept and not too_many:
             if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
                 yield from undo(group, cohort, pod, replacement, None)
-        else:
-            state = released(pod)
-            over_for = now - (state.until if state is not None else 0.0)
-            if is_replaced and may_go and (leaves or not pod.ready or over_for < OVERDUE_SECONDS):
-                assert replacement is not None
-                proven -= 1
-                at_once, in_every_mode = leaves or bool(cut_short), bool(cut_short)
-                yield from finish(group, pod, replacement, origin, now, at_once=at_once, in_every_mode=in_every_mode)
-            elif not leaves and (over_for >= 0 or (not is_replaced and replacement is not None and replacement.serves)):
-                yield from undo(group, cohort, pod, replacement, now)
+        elif is_replaced and may_go and (leaves or too_many or not pod.ready or over_for < OVERDUE_SECONDS):
+            assert replacement is not None
+            proven -= 1
+            yield from finish(group, pod, replacement, origin, now, at_once=leaves or at_once, in_every_mode=at_once)
+        elif not leaves and (over_for >= 0 or (not is_replaced and replacement is not None and replacement.serves)):
+            yield from undo(group, cohort, pod, replacement, now)
 
 
 def _is_replaced(replacement: Member | None, site: Site | None, group: Group) -> bool:

@@ -52,7 +52,7 @@ def release(group: Group, pod: Pod, until: float, why: Why, origin: Class | None
     """
     workload, marks_safe = group.workload, names.SAFE_TO_EVICT not in pod.annotations
     template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
-    replicas = next((each.replicas for each in group.cohorts if pod in each.pods), None)
+    replicas = next((each.replicas for each in group.cohorts if pod.owner and each.uid == pod.owner.uid), None)
     note = Released(until, template_hash, replicas, marks_safe)
     return Action(
         How.RELEASE,

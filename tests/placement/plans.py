@@ -16,6 +16,7 @@ from placement.policy import Policy, resolve
 NOW = 1_750_000_000.0
 SPOT, ON_DEMAND = Class.SPOT, Class.ON_DEMAND
 CONFIGURATION = Configuration()
+DEPLOYMENT = Owner("Deployment", "web", "d")  # the owner of pods that are released
 NEEDS = Needs(requests={"cpu": 1000, "memory": 1024**3})
 
 

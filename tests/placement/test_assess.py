@@ -14,7 +14,7 @@ from placement.plan.assess import Assessment, asks_to_be_kept
 from placement.plan.group import Cohort, Group, Moved, Released, released, undone
 from placement.plan.note import ADOPTED, LEAVES_FIRST
 from placement.plan.release import MISSED_SECONDS
-from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+from tests.placement.plans import DEPLOYMENT, NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
 HERE = ground(
     node("o"), node("s", SPOT), node("t", SPOT, "b"), node("going", SPOT, "b", unschedulable=True), node("p", zone="b")
@@ -25,7 +25,7 @@ def let_go(name: str, slot: int, where: str, until: float = NOW + 60, replicas: 
     """A pod that was released, and that its Deployment owns."""
     made = pod(name, slot, where, annotations={names.RELEASED: Released(until, "h", replicas).text()}, **fields)
     labels = {**made.labels, names.POD_TEMPLATE_HASH: "released-h"}
-    return replace(made, owner=Owner("Deployment", "web", "d"), labels=labels)
+    return replace(made, owner=DEPLOYMENT, labels=labels)
 
 
 def swept(*pods: Pod, replicas: int = 3, **workload: Any) -> list[str]:
@@ -171,7 +171,7 @@ def rolling(old: int, new: int, *pods: Pod) -> Group:
     ("old", "new", "pods", "expected"),
     [
         (3, 1, (ZERO, ONE, FORMER, pod("new", 2)), []),
-        (3, 1, (ZERO, ONE, FORMER, pod("new", 2, "t")), ["finish old"]),
+        (3, 1, (ZERO, ONE, FORMER, pod("new", 2, "t")), ["annotate new", "finish old"]),
         (2, 1, (ZERO, ONE, FORMER), ["finish old"]),
         (0, 3, (FORMER,), ["finish old"]),
         (0, 2, (replace(FORMER, owner=None),), ["finish old"]),

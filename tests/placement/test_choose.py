@@ -20,7 +20,7 @@ from placement.plan.choose import Scene, plan
 from placement.plan.group import Evicted, Group, Moved, Released, Undone, policy_mark
 from placement.plan.lost import BY
 from placement.policy import Amount
-from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+from tests.placement.plans import DEPLOYMENT, NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
 NODES = (node("o", ON_DEMAND, cpu=64_000), node("s", SPOT, cpu=64_000))
 SHAPE = Shape(1000, 1024)
@@ -174,7 +174,7 @@ def test_a_move_that_was_refused_leaves_its_place_to_others() -> None:
 )
 def test_what_failed_a_moment_ago_is_told_and_not_done(outcome: Outcome, blocked: Blocked) -> None:
     """The end of a move, too."""
-    old = replace(pod("old", 2, "o", annotations={names.RELEASED: Released(NOW + 60, "h").text()}), owner=None)
+    old = replace(pod("old", 2, "o", annotations={names.RELEASED: Released(NOW + 60, "h").text()}), owner=DEPLOYMENT)
     marked = pod("new", 2, "s", annotations={names.MOVED: Moved("on-demand", "7of10min1", NOW).text()})
     found = group([pod("x", 0, "o"), pod("y", 1, "s"), marked, old], 3)
     assert [action.how for action in planned(found).actions] == [How.FINISH]
@@ -233,7 +233,7 @@ def waiting_newcomer() -> Group:
     """A pod was released from on-demand ten minutes ago; its replacement waits for spot."""
     old = pod("old", 2, "o", annotations={names.RELEASED: Released(NOW + 60, "h").text()})
     found = stuck(NOW - 600)
-    return replace(found, cohorts=(replace(found.cohorts[0], released=(replace(old, owner=None),)),))
+    return replace(found, cohorts=(replace(found.cohorts[0], released=(replace(old, owner=DEPLOYMENT),)),))
 
 
 def test_a_newcomer_that_waits_in_vain_is_given_up_and_speaks_for_nobody_else() -> None:
