@@ -49,7 +49,7 @@ ENDS: dict[str, tuple[LeftBehind, list[str]]] = {
 
 @pytest.mark.parametrize(("left", "expected"), ENDS.values(), ids=ENDS.keys())
 def test_what_is_left_behind_goes_back_or_goes(left: LeftBehind, expected: list[str]) -> None:
-    """In every mode. Nothing goes back to a ReplicaSet that would delete it; nothing goes before enough others serve."""
+    """In every mode. Nothing goes back to a ReplicaSet that would delete it, and nothing goes before enough serve."""
     actions = list(ends_of(left))
     assert [f"{action.how} {action.pod.name}" for action in actions] == expected
     assert all(action.in_every_mode for action in actions)
