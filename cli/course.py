@@ -22,7 +22,7 @@ from cli.status import headroom
 from placement.configuration import Configuration
 from placement.exposure import Domain, Exposure
 from placement.model import Snapshot
-from placement.plan.group import former_owner, released
+from placement.plan.group import former_owner, has_left
 from placement.status import WorkloadStatus, statuses
 
 Found = Sequence[WorkloadStatus]
@@ -62,7 +62,7 @@ class Course:
 
 def look_at(at: float, snapshot: Snapshot, configuration: Configuration) -> Look:
     owners = {each.uid: each.owner.uid for each in snapshot.replica_sets if each.owner}
-    gone = (pod for pod in snapshot.pods if released(pod) and pod.owner is None)  # else status counts it
+    gone = (pod for pod in snapshot.pods if has_left(pod))  # else status counts it
     serving = (pod for pod in gone if pod.ready and not pod.terminating and pod.node in snapshot.nodes)
     let_go = Counter(owners.get(former_owner(pod), "") for pod in serving)
     return Look(at, statuses(snapshot, configuration), let_go)

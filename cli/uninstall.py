@@ -1,7 +1,8 @@
 """`spotweave uninstall`: what must be done before the manifests are deleted, and what is left then.
 
-A pod that is released belongs to nobody until its move is over. Without a rebalancer it would run for ever, so all of
-them are put back first. Nothing else has to be undone: pods run on as they are.
+A pod that is released belongs to its Deployment directly until its move is over, and Kubernetes neither scales nor
+rolls such a pod: only a rebalancer does. So all of them are put back first. Nothing else has to be undone: pods run on
+as they are.
 """
 
 from __future__ import annotations
@@ -63,23 +64,23 @@ def pause(client: Client) -> bool:
 
 
 def undo(client: Client) -> tuple[int, list[Pod]]:
-    """Puts back what is released, until nothing is; how many, and which could not be: their ReplicaSet is gone."""
+    """Puts back what is released, until nothing is; how many, and which not: their ReplicaSet is gone or wants none."""
     writer, done = PodWriter(client), set[str]()
     found: Sequence[PutBack] = ()
     for number in range(ROUNDS):
         time.sleep(PAUSE_SECONDS)
         found = put_back(read_snapshot(client))
-        possible = [each for each in found if each.template_hash]
+        possible = [(each.pod, each.undo) for each in found if each.undo is not None]
         if not possible:
             break
         if number == 0:
             time.sleep(END_SECONDS)  # an eviction that was begun is over by then: who is left is looked at anew
             continue
-        for each in possible:
-            labels = {names.POD_TEMPLATE_HASH: each.template_hash}
-            outcome = writer.annotate(each.pod.key, each.pod.uid, {names.RELEASED: None}, labels)
-            log.info("%s: put back: %s", each.pod.key, outcome)
-            done.update([each.pod.uid] if outcome.is_settled else [])
+        for pod, back in possible:
+            assert back.owner is not None
+            outcome = writer.hand_over(pod, back.owner, back.annotations, back.labels)
+            log.info("%s: put back: %s", pod.key, outcome)
+            done.update([pod.uid] if outcome.is_settled else [])
     return len(done), [each.pod for each in found]
 
 

@@ -184,6 +184,7 @@ _SENTENCES = {
     How.EVICT: "evicted {pod}, with a place{to}",
     How.REPLACE: "created {pod} again: it was unschedulable",
     How.BURY: "deleted {pod}, whose node is gone",
+    How.DELETE: "deleted {pod}: {text}",
 }
 
 
@@ -194,7 +195,9 @@ def _moves(at: float, done: Iterable[tuple[Action, Outcome | None]]) -> Iterator
         to = "" if action.to is None else f" to {action.to}"
         told = "" if outcome is Outcome.DONE else f": {outcome}"
         why = "" if action.why is Why.OVER else f" ({action.why})"
-        text = f"{_SENTENCES[action.how].format(pod=action.pod.name, to=to)}{why}{told}"
+        is_cut_short = action.how is How.FINISH and action.to is None
+        said = "evicted {pod}: {text}" if is_cut_short else _SENTENCES[action.how]
+        text = f"{said.format(pod=action.pod.name, to=to, text=action.text)}{why}{told}"
         yield Event(at, "move", text, None if action.workload is None else _key(action.workload), action.pod.node)
 
 

@@ -103,16 +103,17 @@ def _build_selector(raw: bytes) -> Mapping[str, object]:
 
 def _build_owner(raw: bytes) -> Owner | None:
     references = (_decode_owners(raw) if raw else None) or ()
-    return next((_owner(reference) for reference in references if reference.controller), None)
+    return next((_owner(each, index) for index, each in enumerate(references) if each.controller), None)
 
 
-def _owner(reference: OwnerReference) -> Owner:
+def _owner(reference: OwnerReference, index: int) -> Owner:
     group, slash, _ = (reference.api_version or "").partition("/")
     return _Owner(
         kind=intern(reference.kind or ""),
         name=reference.name or "",
         uid=reference.uid or "",
         api_group=intern(group if slash else ""),
+        index=index,
     )
 
 

@@ -69,7 +69,12 @@ class Gone(ApiError):
 
 
 class Invalid(ApiError):
-    """422: the object breaks the API's rules; `causes` name the fields."""
+    """422: the object breaks the API's rules, and `causes` name the fields; or a JSON patch does not apply to it."""
+
+    @property
+    def is_stale_patch(self) -> bool:
+        """One of its tests failed: the object is not what the patch was made for."""
+        return not self.causes
 
 
 class TooManyRequests(ApiError):

@@ -7,17 +7,18 @@ StatefulSet's), is no error: the work is done, by whomever.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
 
 from cachetools import TTLCache
 
-from kube.client import STRATEGIC_PATCH, Client
+from kube.client import JSON_PATCH, STRATEGIC_PATCH, Client
 from kube.errors import (
     ApiError,
     Conflict,
+    Forbidden,
     Garbled,
     Invalid,
     NotFound,
@@ -30,7 +31,8 @@ from kube.faults import NO_FAULTS, Call, Faults
 from kube.paths import path_of
 from kube.resources import NODES, PODS
 from placement import names
-from placement.model import NOTHING, Key
+from placement.handover import Patch, patches
+from placement.model import NOTHING, Key, Owner, Pod
 from placement.outcome import Outcome
 
 log = logging.getLogger(__name__)
@@ -79,30 +81,62 @@ class PodWriter:
             Call.ANNOTATE, key, uid, lambda: self._client.patch(_path(key), patch, timeout_seconds=self._call_seconds)
         )
 
+    def hand_over(
+        self,
+        pod: Pod,
+        owner: Owner,
+        annotations: Mapping[str, str | None],
+        labels: Mapping[str, str | None],
+    ) -> Outcome:
+        """Makes this owner its controller and sets these annotations and labels, all in one, if it still is that pod.
+
+        BUSY where one of them is not what it was when that was decided on: nothing is written then.
+        """
+        wanted = list(patches(pod, owner, annotations, labels))
+        return self._write(Call.ANNOTATE, pod.key, pod.uid, lambda: self._patch_first(pod.key, wanted))
+
+    def _patch_first(self, key: Key, wanted: Sequence[Patch]) -> None:
+        """Of several patches, the first that is not refused."""
+        for patch in wanted[:-1]:
+            try:
+                return self._patch_json(key, patch)
+            except (Forbidden, Invalid):
+                if not self._is_leading():
+                    raise
+        return self._patch_json(key, wanted[-1])
+
+    def _patch_json(self, key: Key, patch: Patch) -> None:
+        self._client.patch(_path(key), patch, content_type=JSON_PATCH, timeout_seconds=self._call_seconds)
+
     def evict(self, key: Key, uid: str) -> Outcome:
         """Asks for its end, as its disruption budget allows."""
         return self._evict(key, uid, {"uid": uid}, self._call_seconds)
 
     def evict_replaced(self, key: Key, uid: str) -> Outcome:
-        """The same for a pod whose replacement serves. It may take longer: whoever leads by then does no other."""
-        return self._evict(key, uid, {"uid": uid}, END_SECONDS)
+        """The same for a released pod, as long as it is released: BUSY where it was put back meanwhile.
+
+        It may take longer than a leader leads. So it is read first, and evicted only as it was read: to put it back
+        changes it, and an eviction that is still under way then does it no harm.
+        """
+        return self._evict_as_read(key, uid, _is_released, END_SECONDS)
 
     def evict_waiting(self, key: Key, uid: str) -> Outcome:
         """The same for a pod that waits for a node. BUSY where it has got one by now: then it is another matter.
 
         No budget keeps such a pod, so it is read first, and evicted only as it was read.
         """
+        return self._evict_as_read(key, uid, _is_waiting, self._call_seconds)
+
+    def _evict_as_read(self, key: Key, uid: str, is_meant: Callable[[Any], bool], seconds: float) -> Outcome:
         try:
             raw = self._client.get_json(_path(key), timeout_seconds=self._call_seconds)
         except ApiError as error:
             return _told(Call.EVICT, key, error)
         if raw["metadata"]["uid"] != uid:
             return Outcome.GONE
-        if raw["spec"].get("nodeName"):
+        if not is_meant(raw):
             return Outcome.BUSY
-        return self._evict(
-            key, uid, {"uid": uid, "resourceVersion": raw["metadata"]["resourceVersion"]}, self._call_seconds
-        )
+        return self._evict(key, uid, {"uid": uid, "resourceVersion": raw["metadata"]["resourceVersion"]}, seconds)
 
     def _evict(self, key: Key, uid: str, preconditions: Mapping[str, str], seconds: float) -> Outcome:
         eviction = {
@@ -214,6 +248,15 @@ class PodWriter:
         return Outcome.GONE if raw["metadata"]["uid"] != uid else _told(call, key, refusal)
 
 
+def _is_waiting(raw: Any) -> bool:
+    return not raw["spec"].get("nodeName")
+
+
+def _is_released(raw: Any) -> bool:
+    label = (raw["metadata"].get("labels") or {}).get(names.POD_TEMPLATE_HASH, "")
+    return isinstance(label, str) and label.startswith(names.RELEASED_HASH)
+
+
 def _path(key: Key) -> str:
     return path_of(PODS.path, key.name, key.namespace)
 
@@ -236,4 +279,6 @@ def outcome_of(error: ApiError) -> Outcome:
         return Outcome.BLOCKED
     if isinstance(error, ServerError) and TWO_BUDGETS in error.message:
         return Outcome.IMPOSSIBLE
+    if isinstance(error, Invalid) and error.is_stale_patch:
+        return Outcome.BUSY
     return Outcome.BUSY if isinstance(error, _PASSING) else Outcome.IMPOSSIBLE

@@ -88,6 +88,8 @@ def _apiserver(layout: Layout, options: Options) -> tuple[str, ...]:
         "--endpoint-reconciler-type=none",  # a machine without a default route has no address to publish
         f"--service-cluster-ip-range={options.service_range}",
         "--authorization-mode=RBAC",
+        # As on OpenShift: who changes an object's owners needs the right to delete it. It adds to the defaults.
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         "--allow-privileged=true",
         *_serving(layout),
         f"--client-ca-file={layout.certificate('ca')}",

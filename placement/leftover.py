@@ -5,15 +5,16 @@ They run on as they are. What cannot be changed in a pod that exists (its affini
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from placement import names
 from placement.classes import Classes
-from placement.model import Class, Pod, Snapshot
+from placement.model import Class, Pod, ReplicaSet, Snapshot
+from placement.plan.actions import Action
 from placement.plan.group import former_owner, released
-
-LET_GO = "released-"  # begins the label of a pod that its ReplicaSet has let go
+from placement.plan.release import put_back_to, takes_back, was_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +53,27 @@ def left_over(snapshot: Snapshot, classes: Classes) -> tuple[LeftOver, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """A pod that is released, and the label that makes it its ReplicaSet's again; "": that is gone."""
+    """A pod that is released, and what makes it its ReplicaSet's again; None: that is gone, or would delete it."""
 
     pod: Pod
-    template_hash: str
+    undo: Action | None
 
 
 def put_back(snapshot: Snapshot) -> tuple[PutBack, ...]:
     """All that are released, wherever. What only carries such an annotation, and was never let go, is nobody's move."""
     sets = {each.uid: each for each in snapshot.replica_sets}
-    found = []
+    live: dict[str, list[Pod]] = {}
     for pod in snapshot.pods:
-        state, owner = released(pod), sets.get(former_owner(pod))
-        if pod.terminating or state is None or not pod.labels.get(names.POD_TEMPLATE_HASH, "").startswith(LET_GO):
-            continue
-        is_there = owner is not None and owner.namespace == pod.namespace
-        found.append(PutBack(pod, state.template_hash if is_there else ""))
-    return tuple(found)
+        if pod.owner is not None and pod.is_live:
+            live.setdefault(pod.owner.uid, []).append(pod)
+    going = (pod for pod in snapshot.pods if pod.is_released and released(pod) is not None and not pod.terminating)
+    return tuple(PutBack(pod, _undo(pod, sets.get(former_owner(pod)), live)) for pod in going)
+
+
+def _undo(pod: Pod, revision: ReplicaSet | None, live: Mapping[str, Sequence[Pod]]) -> Action | None:
+    if revision is None or not was_of(pod, revision) or not takes_back(revision.replicas, live.get(revision.uid, ())):
+        return None
+    return put_back_to(pod, revision, "Spotweave is uninstalled")
 
 
 def _is_opted_in(snapshot: Snapshot, namespace: str) -> bool:

@@ -60,6 +60,7 @@ class Owner:
     name: str
     uid: str
     api_group: str = "apps"
+    index: int = 0  # among all owner references of the object
 
 
 class Pool(NamedTuple):
@@ -248,14 +249,15 @@ class Pod:
 
     @property
     def is_released(self) -> bool:
-        """We took it from its ReplicaSet, to move it: annotation and label say so, and nobody else owns it.
+        """We took it from its ReplicaSet, to move it: annotation and label say so, and its Deployment owns it.
 
-        An annotation alone proves nothing: people copy pods.
+        An annotation alone proves nothing: people copy pods. The version before handed the pod to no one, so its
+        ReplicaSet owned it for a moment longer, and then nothing did; `--cascade=orphan` leaves it like that, too.
         """
         return (
             names.RELEASED in self.annotations
             and self.labels.get(names.POD_TEMPLATE_HASH, "").startswith(names.RELEASED_HASH)
-            and (self.owner is None or self.decision.startswith(f"{self.owner.uid}/"))
+            and (self.owner is None or self._is_deployments or self.decision.startswith(f"{self.owner.uid}/"))
         )
 
     @property
@@ -264,10 +266,20 @@ class Pod:
         return self.evicted and bool(self.node) and not self.is_released
 
     @property
+    def _is_deployments(self) -> bool:
+        """A Deployment controls it directly, which Kubernetes itself never does."""
+        return self.owner is not None and (self.owner.kind, self.owner.api_group) == (Kind.DEPLOYMENT, "apps")
+
+    @property
     def decision_id(self) -> str | None:
-        """The id of the decision that was made for this pod; None where its annotations came with a template."""
+        """The id of the decision that was made for this pod; None where its annotations came with a template.
+
+        The decision of a released pod names the ReplicaSet that it was made for, which is not its owner any more.
+        """
         uid, _, decision = self.decision.partition("/")
-        return decision if self.owner is not None and uid == self.owner.uid and decision else None
+        if self.owner is None or not decision:
+            return None
+        return decision if uid == self.owner.uid or self.is_released else None
 
     @property
     def slot(self) -> int | None:

@@ -37,9 +37,12 @@ REASON = PREFIX + "reason"
 SOFT = PREFIX + "soft"
 # Annotation "true": the pod's own node selector or affinity excludes the class of its slot; nothing was injected.
 LEFT_ALONE = PREFIX + "left-alone"
-# Annotation "<until>/<hash>": until when the pod is released, and the pod-template-hash to put back (design §4a). Its
-# slot is free. Written by the rebalancer when it releases a pod, removed when it undoes that; read by all.
+# Annotation "<until>/<hash>/<replicas>": until when the pod is released, the pod-template-hash to put back (design
+# §4a), and how many replicas its ReplicaSet wanted then. Its slot is free. Written by the rebalancer when it releases a
+# pod, removed when it undoes that; read by all. The version before wrote no replicas.
 RELEASED = PREFIX + "released"
+# What follows in it, after another slash, where the release wrote SAFE_TO_EVICT: the undo removes that again.
+RELEASED_SAFE = "safe-to-evict"
 # How the label pod-template-hash of a released pod begins: with the annotation, what tells that it is released.
 RELEASED_HASH = "released-"
 # Annotation "<class>/<policy>/<when>" on a replacement: the class that its predecessor was moved away from, and under
@@ -58,7 +61,8 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 POD_TEMPLATE_HASH = "pod-template-hash"
 # The same for StatefulSets.
 CONTROLLER_REVISION_HASH = "controller-revision-hash"
-# Annotations by which people ask that a pod be left where it is: "false" and "true". Read by the rebalancer.
+# Annotations by which people ask that a pod be left where it is: "false" and "true". Read by the rebalancer. Where it
+# is absent, a release writes SAFE_TO_EVICT "true": Cluster Autoscaler takes no Deployment for a pod's controller.
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 # Pod condition that says that a pod is ended from outside, not by its own fault; read by Jobs and by people. The

@@ -21,7 +21,7 @@ from typing import Any
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Needs, Node, Pod, Snapshot
-from placement.plan.group import Group, Site, Sites, former_owner, ground_of, released
+from placement.plan.group import Group, Site, Sites, former_owner, ground_of, has_left
 from placement.policy import parse_share
 from placement.status import WorkloadStatus
 
@@ -275,7 +275,7 @@ def savings_in(
     owners = {each.uid: each.owner.uid for each in snapshot.replica_sets if each.owner}
     let_go: dict[str, list[Pod]] = {}
     for pod in snapshot.pods:
-        if pod.owner is None and released(pod) is not None:
+        if has_left(pod):
             let_go.setdefault(owners.get(former_owner(pod), ""), []).append(pod)
     return total(
         savings_of(

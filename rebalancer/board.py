@@ -31,15 +31,16 @@ from placement.model import (
     Workload,
 )
 from placement.observation import Rates
-from placement.plan.actions import Action, How, Why
-from placement.plan.assess import Assessment, assess, put_back
-from placement.plan.group import Cohort, Ground, Group, Released, former_owner, ground_of, released
+from placement.plan.actions import Action
+from placement.plan.assess import Assessment, assess
+from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of
 from placement.plan.lost import Gone, proof_of
 from placement.plan.neighbours import Neighbours
+from placement.plan.release import was_of
 from placement.policy import Policy, resolve
-from placement.selector import matches
 from rebalancer.filing import discard, exclude, file, include, put
 from rebalancer.occupancy import Occupancy, is_on
+from rebalancer.remains import Remains
 from rebalancer.signs import Signs
 
 log = logging.getLogger(__name__)
@@ -86,6 +87,17 @@ class Board:
         self.failing: set[str] = set()  # workloads that could not be assessed
         self.sizes: Counter[str] = Counter()  # by namespace: workloads that are assessed
         self._restless: set[str] = set()
+        self._remains = Remains(
+            self._workloads,
+            self._in_namespace,
+            self._sets,
+            self._sets_of,
+            self._pods_of,
+            self._released_of,
+            self.assessments,
+            self.failing,
+            self._is_opted_in,
+        )
         self._looked_at = float("-inf")
         self._takes: Mapping[type, Callable[[Any, Any], None]] = {
             Namespace: self._take_namespace,
@@ -235,7 +247,7 @@ class Board:
         """Puts a pod where it belongs by what it is."""
         owner_uid = _owner_uid(pod)
         if owner_uid is not None:
-            self._touch(owner_uid)
+            self._touch(owner_uid, pod)
             include(self._released_of if pod.is_released else self._pods_of, owner_uid, pod)
         if not pod.node and pod.phase == "Pending" and not pod.terminating:
             self._waiting[pod.uid] = pod
@@ -243,13 +255,14 @@ class Board:
     def _unfile(self, pod: Pod) -> None:
         owner_uid = _owner_uid(pod)
         if owner_uid is not None:
-            self._touch(owner_uid)
+            self._touch(owner_uid, pod)
             exclude(self._released_of if pod.is_released else self._pods_of, owner_uid, pod.uid)
         self._waiting.pop(pod.uid, None)
 
-    def _touch(self, owner_uid: str) -> None:
+    def _touch(self, owner_uid: str, pod: Pod) -> None:
+        """Its workload is looked at again; a released pod's also if its ReplicaSet is not known any more."""
         replica_set = self._sets.get(owner_uid)
-        owner = replica_set.owner if replica_set is not None else None
+        owner = replica_set.owner if replica_set is not None else pod.owner
         self._dirty.add(owner.uid if owner is not None else owner_uid)
 
     def _take_budget(self, old: Budget | None, new: Budget | None) -> None:
@@ -342,51 +355,8 @@ class Board:
         return [self.assessments[uid] for uid in sorted(self._restless)]
 
     def left_over(self) -> Iterator[Action]:
-        """Released pods that no workload of ours answers for any more."""
-        for uid, pods in self._released_of.items():
-            replica_set = self._sets.get(uid)
-            for pod in pods:
-                if not pod.terminating:
-                    yield from self._without_set(pod) if replica_set is None else self._with_set(pod, replica_set)
-
-    def _with_set(self, pod: Pod, replica_set: ReplicaSet) -> Iterator[Action]:
-        """It is put back where its workload has opted out, or left its ReplicaSet behind (`--cascade=orphan`).
-
-        Where its workload is gone, its ReplicaSet will be, too, in a moment.
-        """
-        if replica_set.namespace != pod.namespace:
-            return  # a copy
-        owner = replica_set.owner
-        if owner is not None and (owner.uid in self.assessments or owner.uid in self.failing):
-            return
-        if owner is None or owner.uid in self._workloads:
-            before = replica_set.template.labels.get(names.POD_TEMPLATE_HASH, "")
-            text = "opted out" if owner is not None else "its Deployment is gone, its ReplicaSet is not"
-            yield put_back(pod, released(pod) or Released(0.0, before), text)
-
-    def _without_set(self, pod: Pod) -> Iterator[Action]:
-        """Its ReplicaSet is gone, or has no pods and is to have none: then it deletes what it gets back.
-
-        Deleted with its workload; put back where that has opted out or is to have no pods; else evicted when all serve.
-        """
-        workload, state = self._owner_by_selector(pod), released(pod)
-        found = self.assessments.get(workload.uid) if workload is not None else None
-        if workload is None:
-            if self._is_opted_in(pod.namespace):
-                yield Action(How.FINISH, Why.OVER, None, pod, text="its workload is gone")
-        elif not workload.replicas or (found is None and workload.uid not in self.failing):
-            if state is not None:
-                yield put_back(pod, state, "its workload is to have no pods, or has opted out")
-        elif found is not None:
-            serving = tuple(member.pod for member in found.members if member.is_available)
-            if len(serving) >= workload.replicas:
-                text = "its ReplicaSet is gone"
-                yield Action(How.FINISH, Why.OVER, workload, pod, text=text, rests_on=serving)
-
-    def _owner_by_selector(self, pod: Pod) -> Workload | None:
-        here = (self._workloads[uid] for uid in self._in_namespace.get(pod.namespace, ()))
-        found = (each for each in here if each.kind is Kind.DEPLOYMENT and each.selector)
-        return next((each for each in found if matches(each.selector, pod.labels)), None)
+        """The ends of released pods that no assessment covers."""
+        return self._remains.ends()
 
     @property
     def namespaces(self) -> Mapping[str, Namespace]:
@@ -452,7 +422,7 @@ class Board:
             replica_set.settled,
             replica_set.template,
             self._pods_of.get(uid, ()),
-            tuple(pod for pod in self._released_of.get(uid, ()) if pod.namespace == replica_set.namespace),
+            tuple(pod for pod in self._released_of.get(uid, ()) if was_of(pod, replica_set)),
         )
 
     def _policy(self, workload: Workload, namespace: Namespace) -> Policy:

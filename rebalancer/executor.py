@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Protocol
 
-from placement.model import Key, Namespace, Node, Pod
+from placement.model import Key, Namespace, Node, Owner, Pod
 from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan
@@ -34,6 +34,9 @@ class Writer(Protocol):
     def evict_waiting(self, key: Key, uid: str) -> Outcome: ...
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome: ...
     def fail_lost(self, key: Key, uid: str, why: str) -> Outcome: ...
+    def hand_over(
+        self, pod: Pod, owner: Owner, annotations: dict[str, str | None], labels: dict[str, str | None]
+    ) -> Outcome: ...
 
 
 class Notebook(Protocol):
@@ -65,12 +68,12 @@ class Sight:
     def allows(self, action: Action) -> bool:
         """We lead, nobody has paused or opted out, the pod is what the plan was made for, and what it rests on serves.
 
-        What was released is put back also where the label is gone.
+        What was released is put back, or deleted where nothing wants it, also where the label is gone.
         """
         return (
             self.is_leading()
             and (action.in_every_mode or not self.is_paused())
-            and (action.how is How.UNDO or self._is_opted_in(action.pod.namespace))
+            and (action.how in (How.UNDO, How.DELETE) or self._is_opted_in(action.pod.namespace))
             and self.pod(action.pod.key) == action.pod
             and all(map(self._still_serves, action.rests_on))
         )
@@ -179,9 +182,12 @@ class Executor:
     def _write(self, action: Action) -> Outcome:
         key, uid = action.pod.key, action.pod.uid
         match action.how:
-            case How.ANNOTATE | How.RELEASE | How.UNDO:
+            case How.RELEASE | How.UNDO:
+                assert action.owner is not None
+                return self._writer.hand_over(action.pod, action.owner, dict(action.annotations), dict(action.labels))
+            case How.ANNOTATE:
                 return self._writer.annotate(key, uid, dict(action.annotations), dict(action.labels))
-            case How.FINISH if action.workload is None:  # deleted with its workload, had it not been released
+            case How.DELETE:
                 return self._writer.delete(key, uid)
             case How.FINISH:
                 return self._writer.evict_replaced(key, uid)

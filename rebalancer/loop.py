@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 
-from kube.evict import END_SECONDS
 from placement import names
 from placement.backoff import doubled
 from placement.model import Pod
@@ -41,6 +40,7 @@ BACK_OFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0)
 BLOCKED_SECONDS = 2.0  # until an action that was not possible is tried again; doubled each time
 LONGEST_BLOCKED_SECONDS = 60.0
 REMEMBERED_SECONDS = 2 * 86_400.0  # longer than any cool-down
+ENDS = (How.FINISH, How.UNDO, How.DELETE)  # of releases
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,6 @@ class Loop:
         self._evicted: dict[str, Evicted] = {}  # by seat
         self._released: dict[str, tuple[Why, float]] = {}  # by UID: why, and when
         self._swept = float("-inf")
-        self._leads_since: float | None = None
 
     def run(self) -> None:
         """Goes on until `stop`. The program's second boundary: what fails is told, and tried again, later each time."""
@@ -123,7 +122,6 @@ class Loop:
             return None
         now, began = self._watched.now(), self._watched.timer()
         is_leading = self._watched.is_leading()
-        self._leads_since = (began if self._leads_since is None else self._leads_since) if is_leading else None
         self._board.drain()
         is_due = began - self._swept >= SWEEP_SECONDS
         self._board.refresh(now, all_of_them=is_due)
@@ -192,20 +190,19 @@ class Loop:
     def _possible(self, actions: Sequence[Action]) -> Iterator[Action]:
         """Without those that were done and not seen yet, or (what workloads left over) failed a moment ago.
 
-        Pods whose end is under way are left alone as well. It counts as a move until it is over, as before. Who leads
-        only since a moment ago puts nothing back: the end that the last leader began may still be under way.
+        Pods whose end is under way are left alone as well. It counts as a move until it is over, as before. An end that
+        the last leader began may still be under way, too: it harms no pod that is put back (`evict_replaced`).
         """
         held, under_way = self._held(), self._executor.under_way
-        is_new = self._leads_since is not None and self._watched.timer() - self._leads_since < END_SECONDS
         for action in actions:
-            is_held = (action.pod.uid, action.how) in held or (is_new and action.how is How.UNDO)
+            is_held = (action.pod.uid, action.how) in held
             if not is_held and action.pod.uid not in under_way and not self._is_expected(action.pod):
                 yield action
 
     def _reasoned(self, action: Action) -> Action:
         """The end of a move has the reason of its beginning. After a restart nobody knows it: pods do not carry it."""
         known = self._released.get(action.pod.uid)
-        is_end = action.how in (How.FINISH, How.UNDO) and action.why is Why.OVER
+        is_end = action.how in ENDS and action.why is Why.OVER
         return replace(action, why=known[0]) if is_end and known is not None else action
 
     def _remember(self, done: Sequence[Done], now: float) -> None:
@@ -219,7 +216,7 @@ class Loop:
                     self._begun.append(timer)
                 if each.action.how is How.RELEASE:
                     self._released[uid] = (each.action.why, now)
-                elif each.action.how in (How.FINISH, How.UNDO):
+                elif each.action.how in ENDS:
                     self._released.pop(uid, None)
                 if each.action.how is How.EVICT and each.action.workload is not None:
                     self._evicted[seat(each.action.workload, each.action.pod)] = self._mark(each.action, now)

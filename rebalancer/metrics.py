@@ -24,7 +24,7 @@ from rebalancer.executor import Done
 # A second series for each counter, that nobody asks for.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-_MOVES = (How.RELEASE, How.FINISH, How.UNDO, How.EVICT, How.REPLACE, How.BURY)
+_MOVES = (How.RELEASE, How.FINISH, How.UNDO, How.EVICT, How.REPLACE, How.BURY, How.DELETE)
 
 
 class Metrics:

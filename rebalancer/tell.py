@@ -46,6 +46,7 @@ _SENTENCES = {
     How.EVICT: "Evicted a pod for which there is a place{to} ({why})",
     How.REPLACE: "Evicted a pod that never had a node: {text}",
     How.BURY: "Deleted a pod whose node is gone, to have it replaced at once",
+    How.DELETE: "Deleted a released pod: {text}",
 }
 
 
@@ -216,6 +217,8 @@ def _refused(done: Sequence[Done]) -> Iterator[Skipped]:
 
 def sentence(action: Action) -> str:
     """Without names of pods, so that many of them make one Event with a count."""
+    if action.how is How.FINISH and action.to is None:
+        return f"Evicted a released pod: {action.text}"
     to = "" if action.to is None else f" to {action.to}" if action.how is not How.FINISH else f" on {action.to}"
     return _SENTENCES[action.how].format(to=to, why=action.why, text=action.text)
 

@@ -53,7 +53,24 @@ def test_it_uses_our_names() -> None:
     """Opted in means the same here as in the programs."""
     opted_in = quoted(variables()["optedIn"])
     assert opted_in == [names.PLACEMENT, "", names.ENABLED, *names.EXCLUDED_NAMESPACES]
-    assert quoted(variables()["releases"])[:2] == [names.POD_TEMPLATE_HASH, names.RELEASED]
-    assert quoted(variables()["putsBack"])[:2] == [names.POD_TEMPLATE_HASH, names.RELEASED]
+    for when in ("old", "new"):
+        assert quoted(variables()[f"{when}Note"])[0] == names.RELEASED
+        assert quoted(variables()[f"{when}Hash"])[0] == names.POD_TEMPLATE_HASH
+    assert quoted(variables()["decision"])[0] == names.DECISION
+    assert all(names.RELEASED_HASH in quoted(variables()[each]) for each in ("releases", "putsBack", "tidiesUp"))
     text = str(POLICY["spec"]["validations"])
-    assert all(name in text for name in (names.DELETION_COST, names.DISRUPTION_TARGET, f"'{names.PREFIX}'"))
+    written = (names.DELETION_COST, names.SAFE_TO_EVICT, names.RELEASED_SAFE, names.DISRUPTION_TARGET)
+    assert all(f"'{name}'" in text for name in (*written, names.PREFIX))
+
+
+def test_the_rebalancer_may_do_what_guarded_owner_references_ask_for() -> None:
+    """To change a pod's owner takes the right to delete it; to give it back, the right to block its deletion."""
+    (role,) = [each for each in objects("ClusterRole") if each["metadata"]["name"] == names.REBALANCER_ACCOUNT]
+    rules = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert {("", "pods", "patch"), ("", "pods", "delete"), ("apps", "replicasets/finalizers", "update")} <= rules

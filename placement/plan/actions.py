@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from placement.model import NOTHING, Class, Pod, Workload
+from placement.model import NOTHING, Class, Owner, Pod, Workload
 from placement.outage import Outage
 
 
@@ -21,6 +21,7 @@ class How(StrEnum):
     EVICT = "evict"  # with a proven place, where a release cannot be
     REPLACE = "replace"  # a pod that was never scheduled is created anew, under what is known now
     BURY = "bury"  # a pod whose machine is gone
+    DELETE = "delete"  # a released pod of a workload that is to have none, or is gone: as its ReplicaSet would
 
 
 class Why(StrEnum):
@@ -112,6 +113,7 @@ class Action:
     labels: Mapping[str, str | None] = field(default_factory=lambda: NOTHING)
     text: str = ""
     rests_on: tuple[Pod, ...] = ()  # pods that must still serve when it is done: the replacement, the siblings
+    owner: Owner | None = None  # its controller from then on, where it is released or put back
     in_every_mode: bool = False  # also while moves are paused: it undoes what we did, or replaces what is lost
 
     def raw(self) -> dict[str, Any]:

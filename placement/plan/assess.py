@@ -6,11 +6,10 @@ Nothing here depends on any other workload, so an answer holds until something a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from placement import names
-from placement.backoff import doubled
 from placement.configuration import Configuration
 from placement.model import Class, Pod
 from placement.outage import Shape
@@ -22,10 +21,8 @@ from placement.plan.group import (
     Group,
     Member,
     Moved,
-    Released,
     Site,
     Sites,
-    Undone,
     former_slot,
     members_of,
     moved,
@@ -33,16 +30,15 @@ from placement.plan.group import (
     policy_mark,
     released,
     undone,
+    word_on_eviction,
 )
-from placement.plan.note import ADOPTED, LEAVES_FIRST, notes_of, slots_for
+from placement.plan.note import notes_of, slots_for
 from placement.plan.overflow import is_overflow
+from placement.plan.release import finish, has_way_back, is_too_many, undo, unwanted, why_cut_short
 from placement.policy import surge
 from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
-UNDONE_SECONDS = 300.0
-MISSED_SECONDS = 30.0  # the same where admission missed the replacement; doubled, it waits as long as that has lasted
-LONGEST_UNDONE_SECONDS = 3600.0
 BREAKER_PODS = 3
 OVERDUE_SECONDS = 60.0  # beyond its time a release is undone though its replacement serves, if a budget forbids the end
 
@@ -180,38 +176,42 @@ def _under_way(group: Group, configuration: Configuration) -> int:
 def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground, now: float) -> Iterator[Action]:
     """Finishes a move whose replacement serves; undoes one that takes too long or that nobody wants any more.
 
+    Before all else it ends what is one too many since a scale-down or a rollout, and what is to wait no longer.
     Replacements are known by their slot. Slots can be doubled, so pods are counted too: of 10 replicas with 2 released
     8 are older, and 9 that serve mean that one replacement does. One that is ready serves after `minReadySeconds`.
     """
     order = sorted(own, key=lambda member: (member.is_available, member.pod.created))
     by_slot = {member.slot: member for member in order}
-    going = sorted((pod for pod in cohort.released if not pod.terminating), key=lambda pod: pod.uid)
-    surplus = sum(member.is_available for member in own) - cohort.replicas
+    there = [pod for pod in cohort.released if not pod.terminating]
+    going = sorted(there, key=lambda pod: (former_slot(pod) in by_slot, pod.uid))  # first those without a replacement
+    serving = tuple(member.pod for member in own if member.is_available) if cohort.replicas else ()
+    surplus = len(serving) - cohort.replicas
     proven = surplus + len(going)
     for pod in going:
         state, replacement, site = released(pod), by_slot.get(former_slot(pod)), ground.sites.get(pod.node)
-        leaves = site is None or site.is_leaving
+        leaves, origin = site is None or site.is_leaving, site.of if site is not None else None
         over_for = now - (state.until if state is not None else 0.0)
-        origin = site.of if site is not None else None
-        if not group.workload.replicas:
-            yield from _undo(group, cohort, pod, state, None, now)  # its ReplicaSet wants none, and deletes it
-        elif not cohort.replicas or (surplus >= 0 and replacement is None):
-            text = "no longer wanted"  # scaled down: it is one too many, as long as all others serve
-            rests_on = tuple(member.pod for member in own if member.is_available) if cohort.replicas else ()
-            yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, text=text, rests_on=rests_on)
-        elif asks_to_be_kept(pod, ground.configuration) is not None:
+        is_replaced = _is_replaced(pod, replacement, site, group, ground.configuration)
+        is_kept = asks_to_be_kept(pod, ground.configuration) is not None
+        may_go = not pod.ready or (proven > 0 and _keeps_floor(group, cohort, own, origin))
+        too_many = is_too_many(group, cohort, pod, is_vacant=replacement is None and surplus >= 0)
+        cut_short = why_cut_short(group, pod, leaves=leaves)
+        at_once = too_many or bool(cut_short)
+        has_strayed = not is_replaced and replacement is not None and replacement.is_available
+        if not group.workload.replicas or (too_many and may_go and not is_replaced):
+            proven -= 1
+            yield unwanted(group.workload, pod, origin, serving)
+        elif cut_short and (is_kept or not (is_replaced and may_go) or not (leaves or pod.owner)):
+            yield from undo(group, cohort, pod, replacement, None, cut_short, in_every_mode=True)
+        elif is_kept and not too_many:
             if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
-                yield from _undo(group, cohort, pod, state, replacement, None)
-        elif _is_replaced(pod, replacement, site, group, ground.configuration):
+                yield from undo(group, cohort, pod, replacement, None)
+        elif is_replaced and may_go and (leaves or too_many or not pod.ready or over_for < OVERDUE_SECONDS):
             assert replacement is not None
-            is_in_time = leaves or over_for < OVERDUE_SECONDS
-            if not pod.ready or (proven > 0 and is_in_time and _keeps_floor(group, cohort, own, origin)):
-                proven -= 1
-                yield from _finish(group, pod, replacement, origin, now, at_once=leaves)
-            elif over_for >= 0 and not leaves:
-                yield from _undo(group, cohort, pod, state, replacement, now)
-        elif (over_for >= 0 or (replacement is not None and replacement.is_available)) and not leaves:
-            yield from _undo(group, cohort, pod, state, replacement, now)
+            proven -= 1
+            yield from finish(group, pod, replacement, origin, now, at_once=leaves or at_once, in_every_mode=at_once)
+        elif not leaves and (over_for >= 0 or has_strayed):
+            yield from undo(group, cohort, pod, replacement, now)
 
 
 def _is_replaced(
@@ -241,68 +241,6 @@ def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Cl
     slots = group.policy.slots
     on_demand = sum(member.is_available and member.of is Class.ON_DEMAND for member in own)
     return on_demand >= min(slots.floor, slots.mix(cohort.replicas).on_demand)
-
-
-def _finish(
-    group: Group, pod: Pod, replacement: Member, origin: Class | None, now: float, *, at_once: bool = False
-) -> Iterator[Action]:
-    """The replacement is marked, lest it be moved back soon; then the old pod goes.
-
-    It goes when the mark is seen, in the next pass: without it there would be no cool-down. From a node that leaves it
-    goes at once.
-    """
-    if origin is not None and names.MOVED not in replacement.pod.annotations:
-        mark = {names.MOVED: Moved(str(origin), policy_mark(group.policy.slots), now).text()}
-        text = f"replaces {pod.name}"
-        yield Action(How.ANNOTATE, Why.OVER, group.workload, replacement.pod, annotations=mark, text=text)
-        if not at_once:
-            return
-    text = f"replaced by {replacement.pod.name}"
-    rests_on = (replacement.pod,)
-    yield Action(How.FINISH, Why.OVER, group.workload, pod, origin, replacement.of, text=text, rests_on=rests_on)
-
-
-def _undo(
-    group: Group, cohort: Cohort, pod: Pod, state: Released | None, replacement: Member | None, now: float | None
-) -> Iterator[Action]:
-    """The newcomer is marked to leave first; then the old pod goes back to its ReplicaSet, which has one too many.
-
-    `now` is noted, so that it is not tried again soon; None: nothing has failed, it is only no longer needed.
-    """
-    cost = {names.DELETION_COST: LEAVES_FIRST}
-    if replacement is not None and not cohort.template.has_deletion_cost and not _carries(replacement.pod, cost):
-        yield Action(How.ANNOTATE, Why.OVER, group.workload, replacement.pod, annotations=cost, text="leaves first")
-    written: dict[str, str | None] = {names.RELEASED: None}
-    text = "its node stays"
-    if now is not None:
-        tries = (undone(pod) or Undone(0, 0)).tries
-        first, text = _failure(replacement)
-        written[names.UNDONE] = Undone(tries + 1, now + doubled(first, tries, LONGEST_UNDONE_SECONDS)).text()
-    template_hash = state.template_hash if state is not None else cohort.template.labels.get(names.POD_TEMPLATE_HASH)
-    labels = {names.POD_TEMPLATE_HASH: template_hash}
-    yield Action(How.UNDO, Why.OVER, group.workload, pod, annotations=written, labels=labels, text=text)
-
-
-def put_back(pod: Pod, state: Released, text: str) -> Action:
-    """The same for a pod that no workload answers for any more."""
-    labels = {names.POD_TEMPLATE_HASH: state.template_hash}
-    return Action(How.UNDO, Why.OVER, None, pod, annotations={names.RELEASED: None}, labels=labels, text=text)
-
-
-def _carries(pod: Pod, annotations: Mapping[str, str]) -> bool:
-    return all(pod.annotations.get(key) == value for key, value in annotations.items())
-
-
-def _failure(replacement: Member | None) -> tuple[float, str]:
-    """For how long a move is not tried again the first time, and what was wrong with it.
-
-    Without a webhook a replacement comes out anywhere. That says nothing about the class, and may be over soon.
-    """
-    if replacement is None or not replacement.is_available:
-        return UNDONE_SECONDS, "the replacement did not become ready in time"
-    if (replacement.pod.decision_id or ADOPTED).startswith(ADOPTED):
-        return MISSED_SECONDS, "admission missed the replacement"
-    return UNDONE_SECONDS, "the replacement did not come out where it should"
 
 
 # --- moves that are wanted -------------------------------------------------------------------------------------------
@@ -338,7 +276,7 @@ def _instead(group: Group, cohort: Cohort, newcomer: Member, sites: Sites, now: 
         site = sites.get(pod.node)
         is_there = site is not None and not site.is_leaving and not pod.terminating
         if is_there and newcomer.slot is not None and former_slot(pod) == newcomer.slot:
-            yield from _undo(group, cohort, pod, released(pod), newcomer, now)
+            yield from undo(group, cohort, pod, newcomer, now)
 
 
 def _wishes(found: Assessment, ground: Ground, now: float) -> Iterator[Wish]:
@@ -442,7 +380,8 @@ def _cannot_release(group: Group, member: Member) -> bool:
     """Where a second pod beside the old one cannot be or must not be, or its owner would not let go of it."""
     workload, needs = group.workload, member.pod.needs
     is_alone = group.is_stateful or workload.rollout.recreate or not surge(workload.rollout, workload.replicas)
-    return is_alone or needs.has_claims or bool(needs.host_ports)
+    is_tied = needs.has_claims or bool(needs.host_ports)
+    return is_alone or is_tied or not has_way_back(workload, member.pod)
 
 
 def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Ground, now: float) -> Blocked | None:
@@ -477,10 +416,11 @@ def asks_to_be_kept(pod: Pod, configuration: Configuration) -> Blocked | None:
 
     From a leaving node it is released all the same, so that its replacement is up; but we do not evict it.
     """
-    if pod.annotations.get(names.SAFE_TO_EVICT) == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true":
+    word = word_on_eviction(pod)
+    if word == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true":
         return Blocked.KEPT
     is_kept = configuration.keeps_local_storage and pod.needs.has_local_storage
-    return Blocked.LOCAL_STORAGE if is_kept and pod.annotations.get(names.SAFE_TO_EVICT) != "true" else None
+    return Blocked.LOCAL_STORAGE if is_kept and word != "true" else None
 
 
 def _is_too_soon(before: Moved, group: Group, to: Class, cool_down_seconds: float, now: float) -> bool:

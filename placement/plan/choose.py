@@ -17,14 +17,15 @@ from placement.plan.assess import Assessment, Wish, asks_to_be_kept, may_fall_ba
 from placement.plan.group import (
     Member,
     Moved,
-    Released,
     evicted,
     former_slot,
+    own_terms,
     policy_mark,
     seat,
     undone,
 )
 from placement.plan.lost import Short, burials, left_behind, outages_of_loss
+from placement.plan.release import release
 from placement.plan.room import Room
 from placement.plan.scene import Scene, Target, demand_of, target
 from placement.plan.stuck import AUTOSCALER_SECONDS, WayOut
@@ -174,6 +175,19 @@ class _Chooser:
             is_fresh = not pod.unschedulable or now - pod.changed < HOPELESS_SECONDS
             if not pod.waits and (is_fresh or now - is_awaited(pod) < AUTOSCALER_SECONDS):
                 yield pod
+        for each in self._scene.assessments:
+            yield from self._to_come(each)
+
+    def _to_come(self, each: Assessment) -> Iterator[Pod]:
+        """Replacements of released pods that their ReplicaSet has not created yet, or that we have not seen yet.
+
+        They stand for as much as the pods that they replace, on either class: the webhook decides on them later.
+        """
+        classes = self._scene.ground.configuration.classes
+        for cohort in each.group.cohorts:
+            missing = cohort.replicas - len(cohort.live) if cohort.released else 0
+            for pod in cohort.released[: max(0, missing)]:
+                yield replace(pod, node="", required_terms=own_terms(pod, classes))
 
     # --- moves -------------------------------------------------------------------------------------------------------
 
@@ -190,18 +204,7 @@ class _Chooser:
             text = f"to {wish.to}"
             return Action(How.EVICT, wish.why, workload, pod, origin, wish.to, text=text, rests_on=rests_on)
         until = self._scene.now + self._moves.timeout.total_seconds() + workload.min_ready_seconds
-        template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
-        return Action(
-            How.RELEASE,
-            wish.why,
-            workload,
-            pod,
-            origin,
-            wish.to,
-            annotations={names.RELEASED: Released(until, template_hash).text()},
-            labels={names.POD_TEMPLATE_HASH: f"{names.RELEASED_HASH}{template_hash}"[:63]},
-            text=f"to {wish.to}",
-        )
+        return release(wish.group, pod, until, wish.why, origin, wish.to)
 
     def _in_the_way(self, wish: Wish) -> Blocked | None:
         """What stops this move now, though nothing about its workload does."""
@@ -385,7 +388,7 @@ def _need(wish: Wish) -> tuple[int, str, int]:
 
 def _turn(action: Action) -> int:
     """What is written on replacements comes before what is done to their predecessors."""
-    return (How.ANNOTATE, How.FINISH, How.UNDO).index(action.how)
+    return (How.ANNOTATE, How.DELETE, How.FINISH, How.UNDO).index(action.how)
 
 
 def _is_undone(pod: Pod, now: float) -> bool:

@@ -228,24 +228,43 @@ def own_terms(pod: Pod, classes: Classes) -> tuple[NodeTerm, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Until when a pod is released, and the label to put back."""
+    """Until when a pod is released, and what was so before: its label, its ReplicaSet's replicas, a mark of ours."""
 
     until: float
     template_hash: str
+    replicas: int | None = None
+    marks_safe: bool = False  # the release wrote safe-to-evict, so the undo removes it
 
     def text(self) -> str:
-        return f"{moment(self.until)}/{self.template_hash}"
+        replicas = "" if self.replicas is None else str(self.replicas)
+        parts = [moment(self.until), self.template_hash, replicas, names.RELEASED_SAFE if self.marks_safe else ""]
+        return "/".join(parts).rstrip("/")
 
 
 def released(pod: Pod) -> Released | None:
-    until, _, template_hash = pod.annotations.get(names.RELEASED, "").partition("/")
+    until, _, rest = pod.annotations.get(names.RELEASED, "").partition("/")
+    template_hash, _, rest = rest.partition("/")
+    replicas, _, mark = rest.partition("/")
     at = parse_moment(until)
-    return Released(at, template_hash) if at is not None and template_hash else None
+    if at is None or not template_hash:
+        return None
+    return Released(at, template_hash, _number(replicas), mark == names.RELEASED_SAFE)
 
 
 def former_owner(pod: Pod) -> str:
     """The UID of the ReplicaSet that a released pod belonged to: its decision names it."""
     return pod.decision.partition("/")[0]
+
+
+def has_left(pod: Pod) -> bool:
+    """It is released, and no pod of its ReplicaSet any more."""
+    return pod.is_released and (pod.owner is None or pod.owner.uid != former_owner(pod))
+
+
+def word_on_eviction(pod: Pod) -> str | None:
+    """What is written on the pod about its being safe to evict, by whom it may concern: not by a release of ours."""
+    word, state = pod.annotations.get(names.SAFE_TO_EVICT), released(pod)
+    return None if word == "true" and state is not None and state.marks_safe else word
 
 
 def former_slot(pod: Pod) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from cli.course import Look, courses, look_at, sentences, told
 from placement import names
 from placement.configuration import Configuration
-from placement.model import Snapshot
+from placement.model import Owner, Snapshot
 from tests.cli.printed import printed
 from tests.placement.test_drill import cluster
 
@@ -41,12 +41,14 @@ def test_a_released_pod_serves_until_it_goes() -> None:
     whole = cluster()
     annotations = {names.RELEASED: "2026-11-16T00:00:00Z/5f7c"}
     first, *others = whole.pods
-    released = replace(whole, pods=(replace(first, owner=None, annotations=annotations, decision="r/1"), *others))
-    seen = looks(whole, released, whole)
-    web = next(each for each in courses(seen) if each.name == "shop/web")
-    assert web.served == (10, 10, 10)
-    assert [each.headroom for each in web.exposures] == [2, 1, 2]
-    assert next(sentences(courses(seen), seen)) == "Nobody served one replica less."
+    labels = {**first.labels, names.POD_TEMPLATE_HASH: "released-5f7c"}
+    for owner in (None, Owner("Deployment", "web", "d")):
+        old = replace(first, owner=owner, annotations=annotations, labels=labels, decision="r/1")
+        seen = looks(whole, replace(whole, pods=(old, *others)), whole)
+        web = next(each for each in courses(seen) if each.name == "shop/web")
+        assert web.served == (10, 10, 10)
+        assert [each.headroom for each in web.exposures] == [2, 1, 2]
+        assert next(sentences(courses(seen), seen)) == "Nobody served one replica less."
 
 
 def test_what_a_loss_leaves_in_peace_is_told_too() -> None:

@@ -17,7 +17,7 @@ from cli.rebalancer import WRITERS
 from cli.run import Installed, Process, running, wait_until_ready
 from kube.client import Client, connect
 from kube.errors import AlreadyExists
-from kube.evict import PodWriter
+from kube.evict import END_SECONDS, PodWriter
 from kube.faults import VARIABLE
 from kube.lease import PATH as LEASE
 from kube.lease import lease_object, released_spec
@@ -133,7 +133,7 @@ class Scene:
         pods = [(Key(PLAIN, meta["name"]), meta["uid"]) for meta in metas]
         began = time.monotonic()
         with ThreadPoolExecutor(WRITERS) as pool:
-            list(pool.map(lambda each: PodWriter(client).evict_replaced(*each), pods))
+            list(pool.map(lambda each: PodWriter(client, call_seconds=END_SECONDS).evict(*each), pods))
         seconds = time.monotonic() - began
         client.delete(path)  # or a drainer would be as slow
         wait_for(

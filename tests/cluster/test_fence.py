@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ from kube.evict import PodWriter
 from kube.lease import Leader
 from localcluster import LocalCluster
 from placement import names
-from placement.model import Key
+from placement.handover import patches
+from placement.model import Key, Owner, Pod
 from placement.outcome import Outcome
+from placement.plan.release import put_back_to
+from tests.cluster.letting_go import let_go, path_of, put_back, read_pod, read_revision, releasing
 from tests.cluster.world import World, pod_spec, wait_for, workload
 
 pytestmark = pytest.mark.cluster
@@ -60,10 +64,6 @@ def writer(rebalancer: Client) -> PodWriter:
     return PodWriter(rebalancer)
 
 
-def path_of(key: Key) -> str:
-    return f"/api/v1/namespaces/{key.namespace}/pods/{key.name}"
-
-
 def make_pod(
     admin: Client, namespace: str, annotations: dict[str, str] | None = None, **labels: str
 ) -> tuple[Key, str]:
@@ -98,26 +98,33 @@ def test_notes_are_written_and_removed(world: World, writer: PodWriter) -> None:
     assert metadata["labels"] == {"app": "web", names.POD_TEMPLATE_HASH: "abc"}
 
 
+def deployed(world: World, name: str = "web") -> Key:
+    """The one pod of a Deployment, at rest."""
+    world.create(workload("Deployment", name, 1))
+    world.rest(name)
+    (pod,) = world.pods(name)
+    return Key(world.namespace, pod["metadata"]["name"])
+
+
 def test_a_real_pod_is_released_and_put_back(world: World, writer: PodWriter) -> None:
     """One of a Deployment: its ReplicaSet lets go of it and makes another; then it takes it back and ends the other."""
-    world.create(workload("Deployment", "web", 1))
-    world.rest("web")
-    (pod,) = world.pods("web")
-    key, uid = Key(world.namespace, pod["metadata"]["name"]), pod["metadata"]["uid"]
-    label = pod["metadata"]["labels"][names.POD_TEMPLATE_HASH]
-    note = {names.RELEASED: f"2030-01-01T00:00:00Z/{label}"}
-    assert writer.annotate(key, uid, note, {names.POD_TEMPLATE_HASH: f"{label}-released"}) is Outcome.DONE
+    key = deployed(world)
+    uid = world.client.get_json(path_of(key))["metadata"]["uid"]
+    assert let_go(world.client, writer, key) is Outcome.DONE
     wait_for("its replacement", lambda: len(world.pods("web")) == 2)
-    assert writer.annotate(key, uid, {names.RELEASED: None}, {names.POD_TEMPLATE_HASH: label}) is Outcome.DONE
+    assert put_back(world.client, writer, key) is Outcome.DONE
     wait_for("the replacement's end", lambda: [each["metadata"]["uid"] for each in world.pods("web")] == [uid])
     world.delete("Deployment", "web")
 
 
 def test_a_released_pod_is_evicted(world: World, writer: PodWriter) -> None:
-    """And one that was not, too."""
-    key, uid = make_pod(world.client, world.namespace)
-    assert writer.annotate(key, uid, RELEASED, {names.POD_TEMPLATE_HASH: "abc-released"}) is Outcome.DONE
-    assert writer.evict(key, uid) is Outcome.DONE
+    """As long as it is released; any other is deleted."""
+    key = deployed(world)
+    uid = world.client.get_json(path_of(key))["metadata"]["uid"]
+    assert writer.evict_replaced(key, uid) is Outcome.BUSY
+    assert let_go(world.client, writer, key) is Outcome.DONE
+    assert writer.evict_replaced(key, uid) is Outcome.DONE
+    world.delete("Deployment", "web")
     key, uid = make_pod(world.client, world.namespace)
     assert writer.delete(key, uid, 0) is Outcome.DONE
     assert not world.exists(path_of(key))
@@ -196,7 +203,7 @@ STRATEGIC = STRATEGIC_PATCH
 REFUSED: dict[str, Attempt] = {
     "another image": ("", IMAGE, JSON_PATCH, SPEC),
     "a deadline": ("", put("/spec/activeDeadlineSeconds", 1), JSON_PATCH, SPEC),
-    "no owner": ("", put("/metadata/ownerReferences", []), JSON_PATCH, "owners"),
+    "no owner": ("", put("/metadata/ownerReferences", []), JSON_PATCH, "a pod's owner"),
     "a finalizer": ("", put("/metadata/finalizers", ["example.com/wait"]), JSON_PATCH, "finalizers"),
     "a user's label": ("", metadata(labels={"app": "other"}), STRATEGIC, OWN),
     "a user's label removed": ("", metadata(labels={"app": None}), STRATEGIC, OWN),
@@ -235,6 +242,9 @@ ACTS: dict[str, Callable[[PodWriter, Key, str], Outcome]] = {
     "an annotation": lambda writer, key, uid: writer.annotate(key, uid, {names.SLOT: "1"}),
     "a label": lambda writer, key, uid: writer.annotate(key, uid, {}, {names.CLASS: "spot"}),
     "a release": lambda writer, key, uid: writer.annotate(key, uid, RELEASED, {names.POD_TEMPLATE_HASH: "x"}),
+    "an owner": lambda writer, key, uid: writer.hand_over(
+        Pod(*key, uid, decision="rs/1"), Owner("ReplicaSet", "web-abc", "rs"), {}, {}
+    ),
     "an eviction": lambda writer, key, uid: writer.evict(key, uid),
     "a deletion": lambda writer, key, uid: writer.delete(key, uid),
     "the end of a lost pod": lambda writer, key, uid: writer.fail_lost(key, uid, "why"),
@@ -246,7 +256,7 @@ def test_nothing_where_nobody_opted_in(
     plain: World, writer: PodWriter, act: Callable[[PodWriter, Key, str], Outcome]
 ) -> None:
     """Whatever the planner thinks."""
-    key, uid = make_pod(plain.client, plain.namespace)
+    key, uid = make_pod(plain.client, plain.namespace, {names.DECISION: "rs/1"})
     before = plain.client.get_json(path_of(key))["metadata"]["resourceVersion"]
     assert act(writer, key, uid) is Outcome.IMPOSSIBLE
     assert plain.client.get_json(path_of(key))["metadata"]["resourceVersion"] == before
@@ -284,20 +294,165 @@ def _has_account(admin: Client, namespace: str) -> bool:
     return True
 
 
-def test_after_an_opt_out_it_may_tidy_up_and_nothing_else(plain: World, writer: PodWriter) -> None:
-    """What it wrote goes, and a released pod gets its label back; then there is nothing left to do."""
-    notes = {**RELEASED, names.SLOT: "1", names.DELETION_COST: "-1"}
-    key, uid = make_pod(plain.client, plain.namespace, notes, **{names.POD_TEMPLATE_HASH: "x", names.CLASS: "spot"})
-    hash_only = {names.POD_TEMPLATE_HASH: "another"}
-    assert writer.annotate(key, uid, {names.RELEASED: None}, hash_only) is Outcome.IMPOSSIBLE
-    assert writer.annotate(key, uid, {names.SLOT: "2"}) is Outcome.IMPOSSIBLE
+def test_after_an_opt_out_it_may_tidy_up_and_nothing_else(world: World, writer: PodWriter) -> None:
+    """What it wrote goes, and a released pod is put back or deleted; then there is nothing left to do."""
+    keys = deployed(world, "web"), deployed(world, "api")
+    uids = [str(world.client.get_json(path_of(key))["metadata"]["uid"]) for key in keys]
+    (key, other), (uid, other_uid) = keys, uids
+    assert [let_go(world.client, writer, each) for each in keys] == [Outcome.DONE] * 2
+    world.client.patch(f"/api/v1/namespaces/{world.namespace}", metadata(labels={names.PLACEMENT: None}))
+    wait_for("the opt-out to be seen", lambda: writer.annotate(key, uid, {names.MOVED: "x"}) is Outcome.IMPOSSIBLE)
+    assert writer.annotate(key, uid, {names.RELEASED: None}, {names.POD_TEMPLATE_HASH: "x"}) is Outcome.IMPOSSIBLE
+    assert writer.evict_replaced(key, uid) is Outcome.IMPOSSIBLE
     assert writer.annotate(key, uid, {names.SLOT: None}, {names.CLASS: None}) is Outcome.DONE
     assert writer.annotate(key, uid, {names.DELETION_COST: None}) is Outcome.DONE
-    back = {names.POD_TEMPLATE_HASH: "abc"}
-    assert writer.annotate(key, uid, {names.RELEASED: None}, back) is Outcome.DONE
-    assert writer.annotate(key, uid, RELEASED, {names.POD_TEMPLATE_HASH: "x"}) is Outcome.IMPOSSIBLE
-    found = plain.client.get_json(path_of(key))["metadata"]
-    assert (found["labels"], found["annotations"]) == ({"app": "web", names.POD_TEMPLATE_HASH: "abc"}, {"theirs": "1"})
+    assert put_back(world.client, writer, key) is Outcome.DONE
+    found = world.client.get_json(path_of(key))["metadata"]
+    assert found["ownerReferences"][0]["kind"] == "ReplicaSet"
+    assert set(found["annotations"]) == {names.DECISION, names.REASON}
+    assert let_go(world.client, writer, key) is Outcome.IMPOSSIBLE
+    assert writer.delete(key, uid) is Outcome.IMPOSSIBLE
+    assert writer.delete(other, other_uid) is Outcome.DONE
+
+
+# --- who owns a pod --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Handed:
+    """Two pods of a Deployment, one of them released; and what a patch of each is made from."""
+
+    client: Client
+    pods: tuple[Pod, Pod]
+
+    def operations(self, index: int) -> Body:
+        """The exact release of the first, the exact undo of the second."""
+        pod = self.pods[index]
+        action = put_back_to(pod, read_revision(self.client, pod), "") if index else releasing(self.client, pod)
+        assert action.owner is not None
+        return next(patches(pod, action.owner, action.annotations, action.labels))
+
+
+@pytest.fixture(scope="module")
+def handed(rebalancer: Client, admin: Client, cluster: LocalCluster) -> Iterator[Handed]:
+    name = "handed"
+    admin.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": {names.PLACEMENT: names.ENABLED}}})
+    world = World(admin, Path(cluster.kubeconfig), name)
+    wait_for("the default ServiceAccount", lambda: _has_account(admin, name))
+    world.create(workload("Deployment", "web", 2))
+    world.rest("web")
+    first, second = (Key(name, raw["metadata"]["name"]) for raw in world.pods("web"))
+    assert let_go(admin, PodWriter(rebalancer), second) is Outcome.DONE
+    yield Handed(admin, (read_pod(admin, first), read_pod(admin, second)))
+    admin.delete(f"/api/v1/namespaces/{name}")
+
+
+OWNER, HASH_PATH = "/metadata/ownerReferences/0", f"/metadata/labels/{names.POD_TEMPLATE_HASH}"
+NOTE = f"/metadata/annotations/{names.RELEASED.replace('/', '~1')}"
+SAFE = f"/metadata/annotations/{names.SAFE_TO_EVICT.replace('/', '~1')}"
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c"}
+TOGETHER, ONLY_SAFE = "change only together", "safe-to-evict is set"
+GUARDED = "cannot set blockOwnerDeletion"  # OwnerReferencesPermissionEnforcement is asked before the fence
+
+
+def with_owner(**fields: Any) -> Callable[[Body], Body]:
+    """The same patch with another owner; None removes a field."""
+
+    def changed(operations: Body) -> Body:
+        return [_with_value(each, fields) if each["path"] == OWNER else each for each in _listed(operations)]
+
+    return changed
+
+
+def _listed(operations: Body) -> list[dict[str, Any]]:
+    assert isinstance(operations, list)
+    return operations
+
+
+def _with_value(operation: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    value = {key: each for key, each in {**operation["value"], **fields}.items() if each is not None}
+    return {**operation, "value": value}
+
+
+def without(*paths: str) -> Callable[[Body], Body]:
+    return lambda operations: [each for each in _listed(operations) if each["path"] not in paths]
+
+
+def with_value(path: str, value: str) -> Callable[[Body], Body]:
+    return lambda operations: [
+        {**each, "value": value} if each["path"] == path and each["op"] != "test" else each
+        for each in _listed(operations)
+    ]
+
+
+def and_also(*more: dict[str, Any]) -> Callable[[Body], Body]:
+    return lambda operations: [*_listed(operations), *more]
+
+
+def only(*paths: str) -> Callable[[Body], Body]:
+    return lambda operations: [each for each in _listed(operations) if each["path"] in paths]
+
+
+NOT_HANDED: dict[str, tuple[int, Callable[[Body], Body], str]] = {
+    "released to another Deployment": (0, with_owner(name="other"), TOGETHER),
+    "released to another kind": (0, with_owner(kind="StatefulSet"), TOGETHER),
+    "released to another API": (0, with_owner(apiVersion="example.com/v1"), TOGETHER),
+    "released to no controller": (0, with_owner(controller=None), TOGETHER),
+    "released to an owner whose deletion it blocks": (0, with_owner(blockOwnerDeletion=True), GUARDED),
+    "released without its owner": (0, without(OWNER), TOGETHER),
+    "released without its label": (0, without(HASH_PATH), TOGETHER),
+    "released without a note": (0, without(NOTE, SAFE), TOGETHER),
+    "released with a note of another label": (0, with_value(NOTE, "2030-01-01T00:00:00Z/abc"), TOGETHER),
+    "released with another label": (0, with_value(HASH_PATH, "released-abc"), TOGETHER),
+    "released to two owners": (0, and_also(*put("/metadata/ownerReferences/-", CONFIG_MAP)), TOGETHER),
+    "released, and kept from eviction": (0, with_value(SAFE, "false"), ONLY_SAFE),
+    "safe to evict, and not released": (0, only(SAFE), ONLY_SAFE),
+    "put back to another ReplicaSet": (1, with_owner(name="other-abc"), TOGETHER),
+    "put back to another of that name": (1, with_owner(uid="3b241101-e2bb-4255-8caf-4136c566a962"), TOGETHER),
+    "put back to another kind": (1, with_owner(kind="StatefulSet", blockOwnerDeletion=None), TOGETHER),
+    "put back to no controller": (1, with_owner(controller=None, blockOwnerDeletion=None), TOGETHER),
+    "put back without its owner": (1, without(OWNER), TOGETHER),
+    "put back without its label": (1, without(HASH_PATH), TOGETHER),
+    "put back with its note left": (1, without(NOTE), TOGETHER),
+    "not safe to evict, and still released": (1, only(SAFE), ONLY_SAFE),
+}
+
+
+@pytest.mark.parametrize(("index", "change", "says"), NOT_HANDED.values(), ids=NOT_HANDED.keys())
+def test_a_pod_changes_hands_only_as_a_release_and_its_undo_do(
+    rebalancer: Client, handed: Handed, index: int, change: Callable[[Body], Body], says: str
+) -> None:
+    """Each is the exact patch but for one thing; what is only asked for is refused as what is done."""
+    pod = handed.pods[index]
+    with pytest.raises(Forbidden, match=says) as caught:
+        _try(rebalancer, pod, change(handed.operations(index)))
+    assert FENCE in caught.value.message or says == GUARDED
+
+
+def _try(rebalancer: Client, pod: Pod, operations: Body) -> None:
+    rebalancer.patch(path_of(pod.key), operations, {"dryRun": "All"}, content_type=JSON_PATCH)
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["a release", "an undo"])
+def test_the_exact_patch_passes(rebalancer: Client, handed: Handed, index: int) -> None:
+    """So that the table above shows what it says; an undo also where it must not block its owner's deletion."""
+    _try(rebalancer, handed.pods[index], handed.operations(index))
+    if index:
+        _try(rebalancer, handed.pods[index], with_owner(blockOwnerDeletion=None)(handed.operations(index)))
+
+
+def test_a_word_on_eviction_that_is_not_ours_stays(world: World, rebalancer: Client, writer: PodWriter) -> None:
+    """Neither a release nor its undo touches it."""
+    key = deployed(world)
+    world.client.patch(path_of(key), metadata(annotations={names.SAFE_TO_EVICT: "true"}))
+    assert let_go(world.client, writer, key) is Outcome.DONE
+    pod = read_pod(world.client, key)
+    removed: list[dict[str, Any]] = [{"op": "remove", "path": SAFE}]
+    exact = Handed(world.client, (pod, pod)).operations(1)
+    with pytest.raises(Forbidden, match=ONLY_SAFE):
+        _try(rebalancer, pod, [*_listed(exact), *removed])
+    assert put_back(world.client, writer, key) is Outcome.DONE
+    assert world.client.get_json(path_of(key))["metadata"]["annotations"][names.SAFE_TO_EVICT] == "true"
 
 
 def test_others_are_not_fenced(plain: World) -> None:

@@ -119,7 +119,7 @@ def test_a_pod_keeps_what_placement_looks_at() -> None:
         namespace="shop",
         name="web-1",
         uid="pod-uid",
-        owner=Owner("ReplicaSet", "rs", "rs-uid", "apps"),
+        owner=Owner("ReplicaSet", "rs", "rs-uid", "apps", index=1),
         labels={"app": "web"},
         annotations={
             "spotweave.dev/slot": "3",

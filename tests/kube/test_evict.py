@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kube.client import STRATEGIC_PATCH, Client
+from kube.client import JSON_PATCH, STRATEGIC_PATCH, Client
 from kube.errors import Garbled, Unreachable, error_from
 from kube.evict import PodWriter, outcome_of
 from kube.faults import Faults, parse_fault
-from placement.model import Key
+from placement import names
+from placement.handover import patches
+from placement.model import Key, Owner, Pod
 from placement.outcome import Outcome
 from tests.kube.objects import status
 from tests.kube.scripted import Answer, Request, Script
@@ -83,6 +86,7 @@ def test_every_write_names_the_uid(script: Script, writer: PodWriter, act: Act, 
 
 
 BUDGET: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": "needs 9 healthy pods and has 9"}]}
+IMMUTABLE: dict[str, Any] = {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}
 TWO = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 REFUSALS: dict[str, tuple[int, bytes, Outcome]] = {
     "it is gone": (404, status(404, "NotFound"), Outcome.GONE),
@@ -96,7 +100,8 @@ REFUSALS: dict[str, tuple[int, bytes, Outcome]] = {
     "others wrote at the same time": (409, status(409, "Conflict"), Outcome.BUSY),
     "two budgets select it": (500, status(500, "", TWO), Outcome.IMPOSSIBLE),
     "the fence or RBAC refuses": (403, status(403, "Forbidden"), Outcome.IMPOSSIBLE),
-    "the API's rules forbid it": (422, status(422, "Invalid"), Outcome.IMPOSSIBLE),
+    "the API's rules forbid it": (422, status(422, "Invalid", **IMMUTABLE), Outcome.IMPOSSIBLE),
+    "a JSON patch does not apply any more": (422, status(422, "Invalid"), Outcome.BUSY),
     "the request makes no sense": (400, status(400, "BadRequest"), Outcome.IMPOSSIBLE),
 }
 
@@ -133,6 +138,65 @@ def test_a_pod_that_waits_is_evicted_as_it_was_read(script: Script, writer: PodW
     assert writer.evict_waiting(KEY, "u1") is Outcome.BUSY
 
 
+def released(uid: str = "u1", label: str = "released-h", version: str = "7") -> bytes:
+    labels = {names.POD_TEMPLATE_HASH: label}
+    return json.dumps({"metadata": {"uid": uid, "resourceVersion": version, "labels": labels}, "spec": {}}).encode()
+
+
+def test_a_released_pod_is_evicted_as_it_was_read(script: Script, writer: PodWriter) -> None:
+    """Put back meanwhile, it is another version: whatever eviction is still under way leaves it alone."""
+    script.answer(released(), b"{}", released(label="h"), released("u2"), released(), refused(409, "Conflict"), pod())
+    assert writer.evict_replaced(KEY, "u1") is Outcome.DONE
+    body = json.loads(asked(script)[1].body)
+    assert body["deleteOptions"] == {"preconditions": {"uid": "u1", "resourceVersion": "7"}}
+    outcomes = [writer.evict_replaced(KEY, "u1") for _ in range(3)]
+    assert outcomes == [Outcome.BUSY, Outcome.GONE, Outcome.BUSY]
+
+
+# --- hand-overs ------------------------------------------------------------------------------------------------------
+
+POD = Pod("shop", "web-1", "u1", Owner("Deployment", "web", "d"), decision="rs/1", annotations={names.RELEASED: "x"})
+ORPHAN = replace(POD, owner=None)
+TO_SET = Owner("ReplicaSet", "web-h", "rs")
+STALE, FORBIDDEN = refused(422, "Invalid"), refused(403, "Forbidden")
+FOUND = pod("u1")
+HAND_OVERS: dict[str, tuple[Pod, list[Answer | bytes], Outcome, int]] = {
+    "done": (POD, [b"{}"], Outcome.DONE, 1),
+    "without the right to block deletion": (POD, [FORBIDDEN, b"{}"], Outcome.DONE, 2),
+    "refused altogether": (POD, [FORBIDDEN, FORBIDDEN], Outcome.IMPOSSIBLE, 2),
+    "changed since": (POD, [STALE, STALE, FOUND], Outcome.BUSY, 3),
+    "another pod has its name": (POD, [STALE, STALE, pod("u2")], Outcome.GONE, 3),
+    "gone": (POD, [refused(404, "NotFound")], Outcome.GONE, 1),
+    "the server is busy": (POD, [refused(429, "TooManyRequests")], Outcome.BUSY, 1),
+    "no owner at all": (ORPHAN, [b"{}"], Outcome.DONE, 1),
+    "no controller, but another owner": (ORPHAN, [STALE, b"{}"], Outcome.DONE, 2),
+    "another owner, and no right to block": (ORPHAN, [STALE, FORBIDDEN, STALE, b"{}"], Outcome.DONE, 4),
+}
+
+
+@pytest.mark.parametrize(("given", "answers", "outcome", "requests"), HAND_OVERS.values(), ids=HAND_OVERS.keys())
+def test_a_hand_over_is_one_patch_or_nothing(
+    script: Script, writer: PodWriter, given: Pod, answers: list[Answer | bytes], outcome: Outcome, requests: int
+) -> None:
+    """Where the exact one is refused the next is tried, which is as safe."""
+    script.answer(*answers)
+    labels = {names.POD_TEMPLATE_HASH: "h"}
+    assert writer.hand_over(given, TO_SET, {names.RELEASED: None}, labels) is outcome
+    sent = asked(script)
+    assert len(sent) == requests
+    written = [request for request in sent if request.method == "PATCH"]
+    assert {request.headers["content-type"] for request in written} == {JSON_PATCH}
+    wanted = list(patches(given, TO_SET, {names.RELEASED: None}, labels))
+    assert [json.loads(request.body) for request in written] == wanted[: len(written)]
+
+
+def test_who_does_not_lead_any_more_tries_no_other_patch(script: Script, client: Client) -> None:
+    script.answer(FORBIDDEN)
+    writer = PodWriter(client, is_leading=lambda: False)
+    assert writer.hand_over(POD, TO_SET, {}, {}) is Outcome.IMPOSSIBLE
+    assert len(asked(script)) == 1
+
+
 def test_so_is_silence(script: Script, client: Client) -> None:
     """The server may have done it, or may be trying a successor under the name again and again."""
     writer = PodWriter(client, call_seconds=0.2)
@@ -144,7 +208,7 @@ def test_so_is_silence(script: Script, client: Client) -> None:
 
 def test_so_is_what_the_rules_forbid(script: Script, writer: PodWriter) -> None:
     """To a patch, another UID is an immutable field."""
-    invalid = refused(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
+    invalid = refused(422, "Invalid", "metadata.uid: Invalid value: field is immutable", **IMMUTABLE)
     script.answer(invalid, pod("u2"), invalid, pod("u1"))
     outcomes = [writer.annotate(KEY, "u1", {}), writer.annotate(KEY, "u1", {})]
     assert outcomes == [Outcome.GONE, Outcome.IMPOSSIBLE]

@@ -158,6 +158,11 @@ FREED: dict[str, dict[str, Any]] = {
         "annotations": {names.SLOT: "0", names.RELEASED: "until…"},
         "labels": {names.POD_TEMPLATE_HASH: "released-h"},
     },
+    "released, and its Deployment's": {
+        "owner": Owner("Deployment", "web", "d"),
+        "annotations": {names.SLOT: "0", names.RELEASED: "until…"},
+        "labels": {names.POD_TEMPLATE_HASH: "released-h"},
+    },
 }
 
 
@@ -174,10 +179,12 @@ def test_a_slot_is_free_when_its_pod_does_not_count(ledger: Ledger, change: dict
 
 def test_a_released_pod_that_is_put_back_holds_its_slot_again(ledger: Ledger) -> None:
     """An undone release."""
-    released = decided("a", 0, **FREED["released"])
-    ledger.observe(None, released)
-    ledger.observe(released, decided("a", 0))
-    assert take(ledger, "b") == 1
+    for change in ("released", "released, and its Deployment's"):
+        released = decided("a", 0, **FREED[change])
+        ledger.observe(None, released)
+        ledger.observe(released, decided("a", 0))
+        assert take(ledger, "b", keep=False) == 1
+        ledger.observe(decided("a", 0), None)
 
 
 def test_two_pods_on_one_slot_both_hold_it(ledger: Ledger) -> None:

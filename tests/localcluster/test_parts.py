@@ -34,6 +34,12 @@ def test_service_range_reaches_the_api_server() -> None:
     assert "--service-cluster-ip-range=127.97.0.0/16" in command("kube-apiserver", LAYOUT, options)
 
 
+def test_owner_references_are_guarded() -> None:
+    """As on clusters that let nobody give an object to an owner unless they may delete it."""
+    arguments = command("kube-apiserver", LAYOUT, Options())
+    assert "--enable-admission-plugins=OwnerReferencesPermissionEnforcement" in arguments
+
+
 def test_bad_service_range_is_an_input_error() -> None:
     """It is found before anything is started, and an example is given."""
     with pytest.raises(ClusterError, match="has host bits set") as caught:

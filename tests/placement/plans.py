@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from placement import names
@@ -16,6 +17,7 @@ from placement.policy import Policy, resolve
 NOW = 1_750_000_000.0
 SPOT, ON_DEMAND = Class.SPOT, Class.ON_DEMAND
 CONFIGURATION = Configuration()
+DEPLOYMENT = Owner("Deployment", "web", "d")  # the owner of pods that are released
 NEEDS = Needs(requests={"cpu": 1000, "memory": 1024**3})
 
 
@@ -34,7 +36,7 @@ def pod(name: str, slot: int | None, where: str = "", owner: str = "rs", **field
         name,
         **{
             "uid": name,
-            "owner": Owner("ReplicaSet", owner, owner),
+            "owner": Owner("ReplicaSet", "web-h", owner),
             "labels": {"app": "web", names.POD_TEMPLATE_HASH: "h"},
             "annotations": {**written, **fields.pop("annotations", {})},
             "node": where,
@@ -46,6 +48,11 @@ def pod(name: str, slot: int | None, where: str = "", owner: str = "rs", **field
             **fields,
         },
     )
+
+
+def owned_by_deployment(old: Pod) -> Pod:
+    """As it is once it was released."""
+    return replace(old, owner=DEPLOYMENT, labels={**old.labels, names.POD_TEMPLATE_HASH: "released-h"})
 
 
 def member(name: str, slot: int | None, of: Class | None, pool: str = "a", **fields: Any) -> Member:

@@ -8,12 +8,24 @@ from typing import Any
 import pytest
 
 from placement import names
-from placement.model import Class, Kind, Pod
+from placement.model import Class, Kind, Owner, Pod, Rollout
 from placement.plan.actions import Action, Blocked, How, Why
-from placement.plan.assess import MISSED_SECONDS, Assessment
-from placement.plan.group import Ground, Moved, Released, released, undone
+from placement.plan.assess import Assessment, asks_to_be_kept
+from placement.plan.group import Cohort, Ground, Group, Moved, Released, released, undone
 from placement.plan.note import ADOPTED, LEAVES_FIRST
-from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+from placement.plan.release import MISSED_SECONDS
+from tests.placement.plans import (
+    NEEDS,
+    NOW,
+    ON_DEMAND,
+    SPOT,
+    assessed,
+    ground,
+    group,
+    node,
+    owned_by_deployment,
+    pod,
+)
 
 HERE = ground(
     node("o"),
@@ -24,19 +36,16 @@ HERE = ground(
 )
 
 
-def let_go(name: str, slot: int, where: str, until: float = NOW + 60, **fields: Any) -> Pod:
-    """A pod that was released, and has no owner any more."""
-    return pod(name, slot, where, owner="rs", annotations={names.RELEASED: Released(until, "h").text()}, **fields)
+def let_go(name: str, slot: int, where: str, until: float = NOW + 60, replicas: int = 3, **fields: Any) -> Pod:
+    """A pod that was released, and that its Deployment owns."""
+    made = pod(name, slot, where, annotations={names.RELEASED: Released(until, "h", replicas).text()}, **fields)
+    return owned_by_deployment(made)
 
 
-def swept(*pods: Pod, replicas: int = 3, on: Ground = HERE) -> list[str]:
+def swept(*pods: Pod, replicas: int = 3, on: Ground = HERE, **workload: Any) -> list[str]:
     """At 70 %, of three: slots 0 1 2 are O S S."""
-    found = assessed(group([replace(each, owner=None) if _is_free(each) else each for each in pods], replicas), on)
+    found = assessed(group(pods, replicas, **workload), on)
     return [f"{action.how} {action.pod.name}" for action in found.sweeps]
-
-
-def _is_free(each: Pod) -> bool:
-    return names.RELEASED in each.annotations
 
 
 KEEPING = replace(HERE, configuration=replace(HERE.configuration, keeps_local_storage=True))
@@ -92,8 +101,9 @@ def test_a_release_is_finished_or_undone(pods: tuple[Pod, ...], expected: list[s
 
 def test_the_end_of_a_pod_that_is_one_too_many_rests_on_all_that_serve() -> None:
     """After a scale-down. Should one of them fail meanwhile, it is not too many any more."""
-    (end,) = assessed(group([ZERO, ONE, replace(OLD, owner=None)], 2), HERE).sweeps
+    (end,) = assessed(group([ZERO, ONE, OLD], 2), HERE).sweeps
     assert (end.how, end.pod.name, end.rests_on) == (How.FINISH, "old", (ZERO, ONE))
+    assert end.in_every_mode
 
 
 @pytest.mark.parametrize(
@@ -138,10 +148,128 @@ def test_local_storage_keeps_no_pod_unless_the_configuration_says_so() -> None:
 def test_after_a_scale_down_it_is_one_too_many() -> None:
     """Two are wanted and two serve; the slot of the third is nobody's.
 
-    Of none at all a budget expects none, and allows no eviction: it is put back, and its ReplicaSet deletes it.
+    Of none at all a budget expects none, and allows no eviction: it is deleted, as its ReplicaSet does with all others.
     """
     assert swept(ZERO, ONE, OLD, replicas=2) == ["finish old"]
-    assert swept(OLD, replicas=0) == ["undo old"]
+    assert swept(OLD, replicas=0) == ["delete old"]
+
+
+FORMER = let_go("old", 2, "o", until=NOW + 9000)
+NEW = pod("new", 2, "t", annotations=MARKED)
+TWO = replace(ONE, name="two", uid="two", annotations={names.SLOT: "2"})
+
+
+@pytest.mark.parametrize(
+    ("pods", "replicas", "expected"),
+    [
+        ((ZERO, ONE, FORMER, pod("new", 2, ready=False)), 3, []),
+        ((ZERO, ONE, FORMER), 2, ["finish old"]),
+        ((ZERO, NEW, FORMER), 2, ["finish old"]),
+        ((ZERO, replace(ONE, ready=False), FORMER), 2, []),
+        ((ZERO, let_go("old", 1, "o"), let_go("older", 2, "o"), pod("new", 1), pod("newer", 2)), 3, []),
+        ((ZERO, let_go("old", 1, "o"), let_go("older", 2, "o"), pod("new", 1)), 2, ["finish older"]),
+        ((ZERO, ONE, replace(FORMER, ready=False)), 2, ["finish old"]),
+        ((ZERO, ONE, let_go("old", 2, "going")), 2, ["finish old"]),
+    ],
+    ids=[
+        "as many are wanted as before",
+        "one less is wanted, and all serve",
+        "one less is wanted, and the newcomer stays",
+        "one less is wanted, and one of them does not serve",
+        "two are released, and all wanted",
+        "two are released, and one is wanted",
+        "one less is wanted, and it does not serve itself",
+        "one less is wanted, and its node goes",
+    ],
+)
+def test_a_release_ends_when_fewer_are_wanted(pods: tuple[Pod, ...], replicas: int, expected: list[str]) -> None:
+    """As soon as so many serve without it; in every mode."""
+    found = assessed(group(pods, replicas), HERE)
+    assert [f"{action.how} {action.pod.name}" for action in found.sweeps] == expected
+    assert all(action.in_every_mode for action in found.sweeps)
+
+
+def rolling(old: int, new: int, *pods: Pod) -> Group:
+    """The revision of these pods is to have `old`, the next one has and wants `new`."""
+    found = group(pods, 3)
+    others = tuple(pod(f"n{slot}", slot, "t", owner="rs2") for slot in range(new))
+    revision = Cohort("rs2", new, True, found.cohorts[0].template, others)
+    return replace(found, cohorts=(replace(found.cohorts[0], replicas=old), revision))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "pods", "expected"),
+    [
+        (3, 1, (ZERO, ONE, FORMER, pod("new", 2)), []),
+        (3, 1, (ZERO, ONE, FORMER, pod("new", 2, "t")), ["annotate new", "finish old"]),
+        (2, 1, (ZERO, ONE, FORMER), ["finish old"]),
+        (0, 3, (FORMER,), ["finish old"]),
+        (0, 2, (replace(FORMER, owner=None),), ["finish old"]),
+    ],
+    ids=["it has just begun", "its replacement serves", "one less of the old", "none of the old", "an older release"],
+)
+def test_a_release_ends_with_a_rollout(old: int, new: int, pods: tuple[Pod, ...], expected: list[str]) -> None:
+    """At the pace of the Deployment itself: when its old revision has as many as it is to have."""
+    found = assessed(rolling(old, new, *pods), HERE)
+    assert [f"{action.how} {action.pod.name}" for action in found.sweeps] == expected
+    assert all(action.in_every_mode for action in found.sweeps)
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ((ZERO, ONE, FORMER, pod("new", 2)), ["annotate new", "undo old"]),
+        ((ZERO, ONE, FORMER), ["undo old"]),
+        ((ZERO, ONE, FORMER, NEW), ["finish old"]),
+        ((ZERO, ONE, pod("more", 3, "s"), FORMER, pod("new", 2)), []),
+        ((ZERO, ONE, let_go("old", 2, "going"), pod("new", 2)), []),
+    ],
+    ids=[
+        "its replacement does not serve",
+        "nobody came",
+        "its replacement serves",
+        "its ReplicaSet has too many already",
+        "its node goes",
+    ],
+)
+def test_a_release_ends_when_its_deployment_is_paused(pods: tuple[Pod, ...], expected: list[str]) -> None:
+    """Put back, unless it is over. From a node that goes it is moved on: its ReplicaSet replaces pods as ever."""
+    found = assessed(group(pods, 3, rollout=Rollout(paused=True)), HERE)
+    assert [f"{action.how} {action.pod.name}" for action in found.sweeps] == expected
+    assert all(action.in_every_mode for action in found.sweeps)
+    assert all(names.UNDONE not in action.annotations for action in found.sweeps)
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ((ZERO, ONE, FORMER, pod("new", 2)), ["annotate new", "undo old"]),
+        ((ZERO, ONE, FORMER, NEW), ["annotate new", "undo old"]),
+        ((ZERO, ONE, let_go("old", 2, "going"), pod("new", 2)), ["annotate new", "undo old"]),
+        ((ZERO, ONE, let_go("old", 2, "going"), NEW), ["finish old"]),
+        ((ZERO, ONE, TWO, FORMER, pod("new", 3)), []),
+    ],
+    ids=[
+        "its replacement does not serve",
+        "its replacement serves",
+        "its node goes",
+        "its node goes, and its replacement serves",
+        "its ReplicaSet has too many already",
+    ],
+)
+def test_a_release_without_a_controller_ends_at_once(pods: tuple[Pod, ...], expected: list[str]) -> None:
+    """The version before left pods like that, and `--cascade=orphan` does: nothing drains or collects them."""
+    orphaned = [replace(each, owner=None) if each.is_released else each for each in pods]
+    found = assessed(group(orphaned, 3), HERE)
+    assert [f"{action.how} {action.pod.name}" for action in found.sweeps] == expected
+    assert all(action.in_every_mode for action in found.sweeps)
+
+
+def test_nothing_is_put_back_where_its_replica_set_would_delete_it() -> None:
+    """It wants three and has four: it is about to delete one, and would delete one more. The next pass sees."""
+    over = let_go("old", 2, "o", NOW - 1)
+    assert swept(ZERO, ONE, over, pod("new", 2), pod("more", 3)) == []
+    assert swept(ZERO, ONE, over, pod("new", 2)) == ["annotate new", "undo old"]
 
 
 def test_a_doubled_slot_does_not_pass_for_a_replacement() -> None:
@@ -158,7 +286,7 @@ def test_the_last_on_on_demand_stays_until_another_serves_there() -> None:
 
 
 def undone_actions() -> tuple[Action, ...]:
-    pods = (ZERO, ONE, replace(let_go("old", 2, "o", NOW - 1), owner=None), pod("new", 2))
+    pods = (ZERO, ONE, let_go("old", 2, "o", NOW - 1), pod("new", 2))
     return assessed(group(pods, 3), HERE).sweeps
 
 
@@ -167,6 +295,9 @@ def test_an_undone_release_is_put_back_and_the_newcomer_leaves_first() -> None:
     assert newcomer.annotations == {names.DELETION_COST: LEAVES_FIRST}
     assert old.labels == {names.POD_TEMPLATE_HASH: "h"}
     assert old.annotations[names.RELEASED] is None
+    assert names.SAFE_TO_EVICT not in old.annotations
+    assert old.owner == Owner("ReplicaSet", "web-h", "rs")
+    assert not old.in_every_mode
     tried = undone(replace(old.pod, annotations={names.UNDONE: old.annotations[names.UNDONE] or ""}))
     assert tried is not None
     assert (tried.tries, tried.until) == (1, NOW + 300)
@@ -201,9 +332,8 @@ def test_doubled_slots_are_rewritten_and_nothing_is_moved_before() -> None:
 
 def test_slots_are_not_rewritten_while_a_pod_is_released() -> None:
     """But a replacement that admission missed is adopted, into a slot that nobody holds."""
-    old = replace(OLD, owner=None)
-    assert noted(assessed(group([ZERO, pod("a", 1, "s"), pod("b", 1, "s"), old], 3), HERE)) == {}
-    assert noted(assessed(group([ZERO, ONE, pod("missed", None, "t"), old], 3), HERE)) == {"missed": "2"}
+    assert noted(assessed(group([ZERO, pod("a", 1, "s"), pod("b", 1, "s"), OLD], 3), HERE)) == {}
+    assert noted(assessed(group([ZERO, ONE, pod("missed", None, "t"), OLD], 3), HERE)) == {"missed": "2"}
 
 
 def test_a_newcomer_that_stayed_after_all_does_not_leave_first_for_ever() -> None:
@@ -261,7 +391,41 @@ def test_why_a_pod_should_be_elsewhere(pods: tuple[Pod, ...], why: Why, to: Clas
 
 
 def test_the_time_of_a_release_is_read_back() -> None:
-    assert released(OLD) == Released(NOW + 60, "h")
+    """With what was so before; the version before wrote less."""
+    assert released(OLD) == Released(NOW + 60, "h", 3)
+    for state in (
+        Released(NOW, "h"),
+        Released(NOW, "h", 0),
+        Released(NOW, "h", 3, True),
+        Released(NOW, "h", None, True),
+    ):
+        assert released(replace(OLD, annotations={names.RELEASED: state.text()})) == state
+    assert Released(NOW, "h").text() == "2025-06-15T15:06:40Z/h"
+    assert Released(NOW, "h", 3, True).text() == "2025-06-15T15:06:40Z/h/3/safe-to-evict"
+    assert released(replace(OLD, annotations={names.RELEASED: "2025-06-15T15:06:40Z/h/many"})) == Released(NOW, "h")
+
+
+@pytest.mark.parametrize(
+    ("word", "marks_safe", "kept", "removed"),
+    [
+        ("true", True, Blocked.LOCAL_STORAGE, True),
+        ("true", False, None, False),
+        ("false", True, Blocked.KEPT, False),
+        (None, True, Blocked.LOCAL_STORAGE, False),
+    ],
+    ids=["ours", "its owner's", "changed since", "removed since"],
+)
+def test_what_a_release_wrote_about_eviction_is_not_the_pods_own_word(
+    word: str | None, marks_safe: bool, kept: Blocked | None, removed: bool
+) -> None:
+    """A pod with local storage asks to be kept, released or not; its undo removes what the release wrote, no more."""
+    note = {names.RELEASED: Released(NOW - 1, "h", 3, marks_safe).text()}
+    written = {**OLD.annotations, **note, **({names.SAFE_TO_EVICT: word} if word else {})}
+    old = replace(OLD, annotations=written, needs=replace(NEEDS, has_local_storage=True))
+    assert asks_to_be_kept(old, KEEPING.configuration) is kept
+    *_, back = assessed(group((ZERO, ONE, old, pod("new", 2)), 3), KEEPING).sweeps
+    assert back.how is How.UNDO
+    assert (names.SAFE_TO_EVICT in back.annotations) is removed
 
 
 def test_ordinals_may_be_anywhere() -> None:

@@ -23,7 +23,19 @@ from placement.plan.lost import BY
 from placement.plan.room import Used, host_port
 from placement.plan.scene import Scene
 from placement.policy import Amount
-from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+from tests.placement.plans import (
+    DEPLOYMENT,
+    NEEDS,
+    NOW,
+    ON_DEMAND,
+    SPOT,
+    assessed,
+    ground,
+    group,
+    node,
+    owned_by_deployment,
+    pod,
+)
 
 NODES = (node("o", ON_DEMAND, cpu=64_000), node("s", SPOT, cpu=64_000))
 SHAPE = Shape(1000, 1024)
@@ -186,7 +198,7 @@ def test_a_move_that_was_refused_leaves_its_place_to_others() -> None:
 )
 def test_what_failed_a_moment_ago_is_told_and_not_done(outcome: Outcome, blocked: Blocked) -> None:
     """The end of a move, too."""
-    old = replace(pod("old", 2, "o", annotations={names.RELEASED: Released(NOW + 60, "h").text()}), owner=None)
+    old = replace(pod("old", 2, "o", annotations={names.RELEASED: Released(NOW + 60, "h").text()}), owner=DEPLOYMENT)
     marked = pod("new", 2, "s", annotations={names.MOVED: Moved("on-demand", "7of10min1", NOW).text()})
     found = group([pod("x", 0, "o"), pod("y", 1, "s"), marked, old], 3)
     assert [action.how for action in planned(found).actions] == [How.FINISH]
@@ -249,7 +261,7 @@ def waiting_newcomer() -> Group:
     """A pod was released from on-demand ten minutes ago; its replacement waits for spot."""
     old = pod("old", 2, "o", annotations={names.RELEASED: Released(NOW + 60, "h").text()})
     found = stuck(NOW - 600)
-    return replace(found, cohorts=(replace(found.cohorts[0], released=(replace(old, owner=None),)),))
+    return replace(found, cohorts=(replace(found.cohorts[0], released=(replace(old, owner=DEPLOYMENT),)),))
 
 
 def test_a_newcomer_that_waits_in_vain_is_given_up_and_speaks_for_nobody_else() -> None:
@@ -653,6 +665,17 @@ def test_what_leaves_is_released_as_fast_as_there_is_room() -> None:
     assert [each.evidence is not None for each in made.outages] == [True]
 
 
+def test_room_is_given_once_though_replacements_are_not_seen_yet() -> None:
+    """Ten pods were released into the room for ten a moment ago, and their ReplicaSet has created none yet."""
+    web, nodes = on_leaving_nodes(20, taints=(TERMINATION,))
+    nodes = (*nodes, node("free", SPOT, cpu=10_000))
+    (cohort,) = web.cohorts
+    written = {names.RELEASED: Released(NOW + 60, "h", 21).text()}
+    gone = [owned_by_deployment(replace(p, annotations={**p.annotations, **written})) for p in cohort.pods[11:]]
+    pending = replace(web, cohorts=(replace(cohort, pods=cohort.pods[:11], released=tuple(gone)),))
+    assert moves_of(planned(pending, nodes=nodes)) == 0
+
+
 def test_with_an_autoscaler_some_wait_for_it_and_missing_room_is_no_outage() -> None:
     web, nodes = on_leaving_nodes(20, taints=(TERMINATION,))
     on = ground_of((*nodes, node("free", SPOT, cpu=2000), node("spare", cpu=4000)), SCALED)
@@ -690,7 +713,7 @@ def elsewhere(found: Group, namespace: str) -> Group:
 
 def test_namespaces_take_turns() -> None:
     """A backlog in one does not keep another waiting, also where its workloads have less to spare."""
-    many = [replace(ten(needed=10), workload=replace(ten().workload, uid=f"a{n}", name=f"a{n}")) for n in range(10)]
+    many = [replace(ten(needed=10), workload=replace(ten().workload, uid=f"a{n}")) for n in range(10)]
     made = planned(*many, elsewhere(ten(), "bank"), moves={"at_once": 4})
     assert Counter(action.pod.namespace for action in made.actions) == {"shop": 2, "bank": 2}
 
@@ -701,7 +724,7 @@ def failing(namespace: str, count: int) -> list[Group]:
     pods = tuple(replace(each, annotations={**each.annotations, **TRIED}) for each in tried.cohorts[0].pods[:1])
     tried = replace(tried, cohorts=(replace(tried.cohorts[0], pods=(*pods, *tried.cohorts[0].pods[1:])),))
     return [
-        replace(each, workload=replace(each.workload, uid=f"{namespace}{n}", name=f"w{n}"))
+        replace(each, workload=replace(each.workload, uid=f"{namespace}{n}"))
         for n in range(count)
         for each in [elsewhere(tried, namespace)]
     ]

@@ -10,7 +10,7 @@ import pytest
 from placement import names
 from placement.configuration import Configuration
 from placement.leftover import left_over, put_back
-from placement.model import Class, Namespace, Pod, ReplicaSet, Snapshot
+from placement.model import Class, Namespace, Owner, Pod, ReplicaSet, Snapshot
 from tests.placement.plans import pod
 
 CLASSES = Configuration().classes
@@ -56,7 +56,7 @@ def test_a_label_or_a_released_pod_is_told() -> None:
 
 UNTIL = {names.RELEASED: "2026-11-16T00:00:00Z/h"}
 LET_GO = {"app": "web", names.POD_TEMPLATE_HASH: "released-h"}
-SET = ReplicaSet("shop", "web-h", "rs", None, 1)
+SET = ReplicaSet("shop", "web-h", "rs", Owner("Deployment", "web", "d"), 1)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,10 @@ SET = ReplicaSet("shop", "web-h", "rs", None, 1)
         ({}, (SET,), ["h"]),
         ({}, (), [""]),
         ({}, (replace(SET, namespace="other"),), [""]),
+        ({}, (replace(SET, replicas=0),), [""]),
+        ({"owner": Owner("Deployment", "web", "d")}, (SET,), ["h"]),
+        ({"owner": Owner("Deployment", "other", "e")}, (SET,), [""]),
+        ({"owner": Owner("Job", "j", "j")}, (SET,), []),
         ({"labels": {"app": "web", names.POD_TEMPLATE_HASH: "h"}}, (SET,), []),
         ({"annotations": {names.RELEASED: "some day"}}, (SET,), []),
         ({"terminating": True}, (SET,), []),
@@ -73,12 +77,24 @@ SET = ReplicaSet("shop", "web-h", "rs", None, 1)
         "released: put back",
         "its ReplicaSet is gone",
         "another namespace's ReplicaSet is not its own",
+        "its ReplicaSet would delete it",
+        "its Deployment's: put back",
+        "another Deployment's ReplicaSet is not its own",
+        "a copy that something else owns",
         "a copy that was never let go",
         "nobody can tell what its label was",
         "on its way out",
     ],
 )
 def test_what_uninstalling_puts_back(fields: dict[str, Any], sets: tuple[ReplicaSet, ...], expected: list[str]) -> None:
-    let_go = pod("p", 1, "n", **{"annotations": UNTIL, "labels": LET_GO, "owner": "rs"} | fields)
-    found = put_back(Snapshot(pods=(replace(let_go, owner=None), pod("other", 2, "n")), replica_sets=sets))
-    assert [each.template_hash for each in found] == expected
+    let_go = replace(pod("p", 1, "n"), **{"annotations": UNTIL, "labels": LET_GO, "owner": None} | fields)
+    found = put_back(Snapshot(pods=(let_go, pod("other", 2, "n")), replica_sets=sets))
+    assert [each.undo.labels[names.POD_TEMPLATE_HASH] if each.undo else "" for each in found] == expected
+    assert {each.undo.owner for each in found if each.undo} <= {Owner("ReplicaSet", "web-h", "rs")}
+
+
+def test_uninstalling_puts_nothing_back_that_its_replica_set_would_delete() -> None:
+    """It has two and wants one: another one more would go at once."""
+    old = replace(pod("p", 1, "n"), annotations=UNTIL, labels=LET_GO, owner=Owner("Deployment", "web", "d"))
+    (found,) = put_back(Snapshot(pods=(old, pod("a", 1, "n"), pod("b", 2, "n")), replica_sets=(SET,)))
+    assert found.undo is None

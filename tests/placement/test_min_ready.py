@@ -14,7 +14,7 @@ from placement.plan.actions import Action, Blocked, How
 from placement.plan.choose import plan
 from placement.plan.group import Group, Moved, Released, released
 from placement.plan.scene import Scene
-from tests.placement.plans import NOW, SPOT, assessed, ground, group, node, pod
+from tests.placement.plans import NOW, SPOT, assessed, ground, group, node, owned_by_deployment, pod
 
 LEAST = 20
 HERE = ground(node("o", cpu=64_000), node("s", SPOT, cpu=64_000), node("t", SPOT, "b", cpu=64_000))
@@ -25,7 +25,7 @@ ZERO, ONE = pod("zero", 0, "o"), pod("one", 1, "s")
 def moving(ready_for: float, where: str = "t", least: int = LEAST) -> Group:
     """Slot 2 is on its way from on-demand to spot, and its replacement became ready so many seconds ago."""
     written = {names.RELEASED: Released(NOW + 60, "h").text()}
-    old = replace(pod("old", 2, "o", annotations=written), owner=None)
+    old = owned_by_deployment(pod("old", 2, "o", annotations=written))
     new = pod("new", 2, where, annotations=MARKED, changed=NOW - ready_for)
     return group([ZERO, ONE, old, new], 3, min_ready_seconds=least)
 

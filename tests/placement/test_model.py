@@ -19,6 +19,7 @@ SLOTS: dict[str, tuple[Owner | None, str, dict[str, str], str | None, int | None
     "another alphabet's digit": (OWNER, "rs/id", {names.SLOT: "٣"}, "id", None),
     "digits that Python refuses to read": (OWNER, "rs/id", {names.SLOT: "9" * 5000}, "id", None),
     "nothing": (OWNER, "", {}, None, None),
+    "a Deployment's, but never released": (Owner("Deployment", "web", "d"), "rs/id", {names.SLOT: "3"}, None, None),
 }
 
 
@@ -47,6 +48,25 @@ LIVE: dict[str, tuple[Pod, bool]] = {
 def test_a_slot_is_free_when_its_pod_does_not_count_any_more(pod: Pod, expected: bool) -> None:
     """Gone, leaving, released, failed or finished."""
     assert pod.is_live is expected
+
+
+RELEASES: dict[str, tuple[Owner | None, bool]] = {
+    "its Deployment's": (Owner("Deployment", "web", "d"), True),
+    "its ReplicaSet's still, as the version before left it": (OWNER, True),
+    "nothing's, as the version before left it": (None, True),
+    "another ReplicaSet's": (Owner("ReplicaSet", "web-abc", "rs2"), False),
+    "a Job's": (Owner("Job", "web", "d"), False),
+    "what another API calls a Deployment's": (Owner("Deployment", "web", "d", "example.com"), False),
+}
+
+
+@pytest.mark.parametrize(("owner", "expected"), RELEASES.values(), ids=RELEASES.keys())
+def test_a_released_pod_is_its_deployments(owner: Owner | None, expected: bool) -> None:
+    """Its decision was made for its ReplicaSet, and counts still. What anything else owns is a copy."""
+    notes = {names.RELEASED: "…", names.SLOT: "3"}
+    pod = Pod("shop", "a", owner=owner, labels=LET_GO, annotations=notes, decision="rs/id")
+    assert pod.is_released is expected
+    assert (pod.slot == 3) is (expected and owner is not None)
 
 
 OFF, ON = {names.PLACEMENT: "disabled"}, {names.PLACEMENT: "enabled"}

@@ -16,7 +16,7 @@ from placement.plan.choose import plan
 from placement.plan.group import Ground, Group, Moved, Released
 from placement.plan.lost import BY
 from placement.plan.scene import Scene
-from tests.placement.plans import NEEDS, NOW, SPOT, assessed, ground, group, node, pod
+from tests.placement.plans import NEEDS, NOW, SPOT, assessed, ground, group, node, owned_by_deployment, pod
 
 LOW = replace(NEEDS, priority_class=names.OVERFLOW_PRIORITY, priority=-5)
 SOFT = {names.SOFT: "true"}
@@ -128,6 +128,6 @@ def test_it_waits_for_the_end_of_the_outage_and_for_room() -> None:
 )
 def test_its_replacement_may_be_where_it_was(new: Pod, expected: list[str]) -> None:
     let_go = {names.RELEASED: Released(NOW + 60, "h").text()}
-    old = replace(overflowing(annotations=let_go), name="old", uid="old", owner=None)
+    old = owned_by_deployment(replace(overflowing(annotations=let_go), name="old", uid="old"))
     found = assessed(group([ZERO, ONE, old, new], 3), HERE)
     assert [f"{action.how} {action.pod.name}" for action in found.sweeps] == expected

@@ -238,6 +238,7 @@ LET_GO: dict[str, Any] = {
     "labels": {names.POD_TEMPLATE_HASH: "released-h"},
     "annotations": {names.RELEASED: "1/h"},
 }
+HANDED_OVER = {**LET_GO, "owner": Owner("Deployment", "web", WEB.uid)}
 FOUR = (*THREE, pod(4, "spot-2"))
 WIDE = {**NODES, "spot-2": Node("spot-2", {names.CAPACITY: "spot"})}
 DRAINED = {**WIDE, "spot-2": replace(WIDE["spot-2"], unschedulable=True, drained=True)}
@@ -249,7 +250,8 @@ READY: dict[str, tuple[tuple[Pod, ...], dict[str, Node], int]] = {
     "one on a node that is gone": (FOUR, NODES, 3),
     "one that is not ready": ((*THREE, pod(4, "spot-2", ready=False)), WIDE, 3),
     "one that is terminating": ((*THREE, pod(4, "spot-2", terminating=True)), WIDE, 3),
-    "one that is released": ((*THREE, pod(4, "spot-2", **LET_GO)), WIDE, 3),
+    "one that is released": ((*THREE, pod(4, "spot-2", **HANDED_OVER)), WIDE, 3),
+    "one that the version before released": ((*THREE, pod(4, "spot-2", **LET_GO)), WIDE, 3),
 }
 
 

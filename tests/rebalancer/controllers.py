@@ -59,7 +59,7 @@ def tables(cluster: Cluster) -> None:
 
 
 def _counted(cluster: Cluster, budget: Budget) -> Budget:
-    """As the disruption controller counts: shares of what the pods' controllers want, released pods not expected."""
+    """As the disruption controller counts: shares of what the pods' controllers want; a Deployment's are one scale."""
     pods = [pod for pod in selecting(cluster, budget) if pod.phase not in ("Failed", "Succeeded")]
     healthy = sum(pod.ready and not pod.terminating for pod in pods)
     scale = _scale(cluster, pods)

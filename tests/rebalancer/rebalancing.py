@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from typing import Any
 from placement import names
 from placement.auto import settled
 from placement.availability import BudgetIndex
-from placement.model import NOTHING, Class, Key, Namespace, Node, Pod, ReplicaSet, Workload
+from placement.model import NOTHING, Class, Key, Namespace, Node, Owner, Pod, ReplicaSet, Workload
 from placement.outage import Outage, ended, noted
 from placement.outcome import Outcome
 from placement.plan.actions import How, Plan
@@ -114,6 +114,7 @@ class Rebalancer:
         self._luck = Random(1)
         self.start()
         cluster.actors.append(self.act)
+        cluster.watchers.append(self._check_owned)
 
     def start(self) -> None:
         cluster = self.cluster
@@ -174,19 +175,11 @@ class Rebalancer:
         labels: dict[str, str | None] = NOTHING,  # type: ignore[assignment]
     ) -> Outcome:
         pod = self.cluster.pod(key, uid)
-        verb = "annotate"
-        if names.RELEASED in annotations:
-            verb = "release" if annotations[names.RELEASED] else "undo"
-        with_fault = self._guarded(verb, pod)
+        with_fault = self._guarded("annotate", pod)
         if pod is None:
             return with_fault(Outcome.GONE)
-        if (refused := self.refuses(verb, pod)) is not None:
+        if (refused := self.refuses("annotate", pod)) is not None:
             return with_fault(refused)
-        if verb == "release":
-            self._check_release(pod)
-            if names.RELEASED in pod.annotations:
-                self._violated(f"{pod.name} is released twice")
-            self._released_at[uid] = self.cluster.now
         others = {key: value for key, value in annotations.items() if key != names.DECISION}
         changed = replace(
             pod,
@@ -199,6 +192,29 @@ class Rebalancer:
         if names.MOVED in annotations and before is not None:
             workload = self.workload_of(pod)
             self._moved_from[uid] = (Class(before.origin), self.cluster.now, self._policy(workload))
+        return with_fault(Outcome.DONE)
+
+    def hand_over(
+        self, pod: Pod, owner: Owner, annotations: dict[str, str | None], labels: dict[str, str | None]
+    ) -> Outcome:
+        """A patch that tests what it changes: it applies to the pod as it was planned for, or not at all."""
+        seen, pod_now = pod, self.cluster.pod(pod.key, pod.uid)
+        verb = "release" if owner.kind == "Deployment" else "undo"
+        with_fault = self._guarded(verb, pod_now)
+        if pod_now is None:
+            return with_fault(Outcome.GONE)
+        if (refused := self.refuses(verb, pod_now)) is not None:
+            return with_fault(refused)
+        is_same = (seen.owner, seen.decision) == (pod_now.owner, pod_now.decision)
+        if not is_same or not (_agree(seen, pod_now, annotations) and _agree(seen, pod_now, labels)):
+            return with_fault(Outcome.BUSY)
+        if verb == "release":
+            self._check_release(pod_now)
+            self._released_at[pod.uid] = self.cluster.now
+        else:
+            self._check_undo(pod_now, owner)
+        written, labelled = _patched(pod_now.annotations, annotations), _patched(pod_now.labels, labels)
+        self.cluster.put(replace(pod_now, owner=owner, annotations=written, labels=labelled))
         return with_fault(Outcome.DONE)
 
     def evict(self, key: Key, uid: str) -> Outcome:
@@ -226,14 +242,16 @@ class Rebalancer:
         return Outcome.BUSY if pod is not None and pod.node else self.evict(key, uid)
 
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
-        """What is released and has lost its workload; nothing else is deleted but by eviction or burial."""
+        """What is released and whose workload is gone or wants no pods; all else is evicted or buried."""
         pod = self.cluster.pod(key, uid)
         with_fault = self._guarded("delete", pod)
         if pod is None:
             return with_fault(Outcome.GONE)
         if (refused := self.refuses("delete", pod)) is not None:
             return with_fault(refused)
-        if names.RELEASED not in pod.annotations or self.workload_of(pod) is not None:
+        workload = self.workload_of(pod)
+        is_wanted = workload is not None and workload.replicas and self._is_opted_in(pod.namespace)
+        if names.RELEASED not in pod.annotations or is_wanted:
             self._violated(f"{pod.name} is deleted")
         self.cluster.delete_pod(pod)
         return with_fault(Outcome.DONE)
@@ -285,8 +303,30 @@ class Rebalancer:
     def _violated(self, text: str) -> None:
         self.violations.append(f"{self.cluster.now - 1_750_000_000:.0f} s: {text}")
 
+    def _is_opted_in(self, name: str) -> bool:
+        namespace = self.feed.stores["namespaces"].get(Key("", name))
+        return isinstance(namespace, Namespace) and namespace.is_opted_in
+
+    def _check_owned(self) -> None:
+        """Every pod has a controller at every moment, unless somebody else took it away."""
+        for pod in self.cluster.pods:
+            if pod.owner is None and not pod.terminating and pod.uid not in self.cluster.disowned:
+                self._violated(f"{pod.name} has no controller")
+
+    def _check_undo(self, pod: Pod, owner: Owner) -> None:
+        """Onto the ReplicaSet that it was taken from, which is there and does not have too many."""
+        found = next((each for each in self.feed.stores["replica_sets"].values() if each.uid == owner.uid), None)
+        if found is None or found.name != owner.name or owner.uid != former_owner(pod):
+            self._violated(f"{pod.name} is put back to {owner.name}, which is not there")
+            return
+        own = [each for each in self._picture().values() if each.owner is not None and each.owner.uid == owner.uid]
+        if found.replicas < max(1, sum(each.is_live for each in own)):
+            self._violated(f"{pod.name} is put back to {owner.name}, which deletes it")
+
     def _check_release(self, pod: Pod) -> None:
         """No pod goes back where it came from within the cool-down; leaving nodes are left all the same."""
+        if names.RELEASED in pod.annotations:
+            self._violated(f"{pod.name} is released twice")
         before = self._moved_from.get(pod.uid)
         node = self._seen_nodes().get(pod.node)
         workload = self.workload_of(pod)
@@ -438,6 +478,12 @@ class Rebalancer:
 def mix_of(cluster: Cluster, workload: Workload) -> Mix:
     found = (cluster.class_of(pod) for pod in cluster.serving(workload))
     return Mix.of(of for of in found if of is not None)
+
+
+def _agree(seen: Pod, now: Pod, changes: Mapping[str, str | None]) -> bool:
+    """What is to change is what it was."""
+    before, after = ({**each.labels, **each.annotations} for each in (seen, now))
+    return all(before.get(key) == after.get(key) for key in changes)
 
 
 def _patched(old: Any, changes: Any) -> dict[str, str]:

@@ -164,6 +164,7 @@ class Cluster:
         self.webhook = Feed(self._webhook_hears, lambda: self.webhook_lag * self.random.random())
         self.feeds.append(self.webhook)
         self.gone_at: dict[str, float] = {}
+        self.disowned: set[str] = set()  # pods whose owner was taken from them
         self.unproven: set[str] = set()  # nodes that were deleted while their machines may be there
         self.unready_at: dict[str, float] = {}
         self.actors: list[Callable[[], None]] = []  # programs: rebalancers
@@ -336,8 +337,15 @@ class Cluster:
         for replica_set in self.sets_of(workload) if orphan else ():
             self.put(replace(replica_set, owner=None))
         for pod in self.owned(workload.uid):
-            self.delete_pod(pod)
+            self.disown(pod) if orphan else self.delete_pod(pod)
         self.remove(self.again(workload))
+
+    def disown(self, pod: Pod) -> Pod:
+        """Its owner is gone, or let go of it: as the garbage collector orphans it."""
+        self.disowned.add(pod.uid)
+        orphan = replace(pod, owner=None)
+        self.put(orphan)
+        return orphan
 
     def roll_out(self, workload: Workload) -> None:
         self.makings[workload.uid].revision += 1

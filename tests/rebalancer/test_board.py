@@ -332,12 +332,18 @@ def under_way() -> tuple[Cluster, Rebalancer, Workload, Pod]:
 
 
 def test_a_released_pod_goes_with_its_workload() -> None:
-    cluster, rebalancer, web, old = under_way()
-    cluster.delete(web)
-    cluster.run(10)
-    assert cluster.pods == []
-    assert [write.pod.name for write in rebalancer.writes if write.verb == "delete" and write.pod] == [old.name]
-    assert rebalancer.violations == []
+    """Kubernetes collects it. One that the version before released is nothing's, and left to us."""
+    for is_older in (False, True):
+        cluster, rebalancer, web, old = under_way()
+        cluster.delete(web)
+        if is_older:
+            cluster.put(replace(cluster.disown(old), terminating=False))
+            cluster.facts[old.uid].dies_at = float("inf")
+        cluster.run(10)
+        assert cluster.pods == []
+        deleted = [write.pod.name for write in rebalancer.writes if write.verb == "delete" and write.pod]
+        assert deleted == ([old.name] if is_older else [])
+        assert rebalancer.violations == []
 
 
 def test_a_released_pod_goes_back_to_a_replica_set_that_was_left_behind() -> None:
@@ -374,6 +380,7 @@ def test_a_released_pod_whose_replica_set_is_gone_is_evicted_when_all_others_ser
 COPIES: dict[str, Callable[[Pod], Pod]] = {
     "in another namespace": lambda old: replace(old, namespace="elsewhere", name="copy", uid="copy"),
     "of another owner": lambda old: replace(old, name="copy", uid="copy", owner=Owner("Job", "j", "j")),
+    "of another Deployment": lambda old: replace(old, name="copy", uid="copy", owner=Owner("Deployment", "b", "b")),
     "with the label of its own": lambda old: replace(
         old, name="copy", uid="copy", labels={**old.labels, names.POD_TEMPLATE_HASH: "abc"}
     ),

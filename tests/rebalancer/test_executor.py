@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placement import names
-from placement.model import NOTHING, Key, Namespace, Node, Pod
+from placement.model import NOTHING, Key, Namespace, Node, Owner, Pod
 from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan, Why
@@ -61,6 +61,9 @@ class Cluster:
 
     def annotate(self, key: Key, uid: str, annotations: Any, labels: Any = NOTHING) -> Outcome:
         return self._write("annotate", key)
+
+    def hand_over(self, pod: Pod, owner: Owner, annotations: Any, labels: Any) -> Outcome:
+        return self._write(f"hand to {owner.kind}", pod.key)
 
     def evict(self, key: Key, uid: str) -> Outcome:
         return self._write("evict", key)
@@ -159,8 +162,29 @@ def test_what_is_done_in_every_mode_is_done_while_moves_are_paused() -> None:
 
 
 def test_what_was_released_is_put_back_though_the_label_is_gone() -> None:
+    """So does what nothing wants any more go; evicted is nobody there."""
     cluster = Cluster(OLD, Namespace("shop"))
-    assert cluster.perform(Action(How.UNDO, Why.OVER, None, OLD)) == [Outcome.DONE]
+    undo = Action(How.UNDO, Why.OVER, None, OLD, owner=Owner("ReplicaSet", "web-h", "rs"))
+    assert cluster.perform(undo) == [Outcome.DONE]
+    assert cluster.perform(Action(How.DELETE, Why.OVER, None, OLD)) == [Outcome.DONE]
+    assert cluster.perform(Action(How.FINISH, Why.OVER, None, OLD)) == [None]
+    assert cluster.written == ["hand to ReplicaSet old", "delete old"]
+
+
+def test_what_must_end_in_every_mode_ends_while_moves_are_paused() -> None:
+    """A pause forbids moves; it keeps no pod that nothing wants any more, and that no controller would end."""
+    cluster = Cluster(*THERE, is_paused=True)
+    assert cluster.perform(FINISH) == [None]
+    assert cluster.perform(replace(FINISH, in_every_mode=True)) == [Outcome.DONE]
+    assert cluster.written == ["evict-replaced old"]
+
+
+def test_a_release_hands_the_pod_to_its_deployment() -> None:
+    cluster = Cluster(*THERE)
+    assert cluster.perform(Action(How.RELEASE, Why.RATIO, None, OLD, owner=Owner("Deployment", "web", "d"))) == [
+        Outcome.DONE
+    ]
+    assert cluster.written == ["hand to Deployment old"]
 
 
 def test_a_failure_that_nobody_thought_of_loses_no_other_outcome(caplog: pytest.LogCaptureFixture) -> None:
@@ -181,10 +205,10 @@ def test_nobody_waits_for_the_end_of_a_move() -> None:
     assert cluster.written == ["annotate new"]
     assert set(cluster.executor.under_way) == {OLD.uid}
     assert cluster.perform() == []
-    while "delete old" not in cluster.written:
+    while "evict-replaced old" not in cluster.written:
         slow.go_on()
     assert cluster.perform() == [Outcome.DONE]
-    assert cluster.written == ["annotate new", "delete old"]
+    assert cluster.written == ["annotate new", "evict-replaced old"]
     assert not cluster.executor.under_way
 
 

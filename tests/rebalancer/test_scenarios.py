@@ -684,8 +684,8 @@ def test_a_release_ends_when_its_workload_is_scaled_to_zero_meanwhile(budget: st
 
 
 @pytest.mark.parametrize("is_namespace", [True, False], ids=["its namespace", "the workload"])
-def test_a_release_is_undone_when_its_workload_is_rolled_out_and_opted_out_meanwhile(is_namespace: bool) -> None:
-    """Its ReplicaSet has no pods any more, and deletes the one that it gets back."""
+def test_a_release_ends_when_its_workload_is_rolled_out_and_opted_out_meanwhile(is_namespace: bool) -> None:
+    """Its ReplicaSet is to have no pods. It is evicted or, where that is not allowed any more, deleted: all serve."""
     cluster = shop()
     web = cluster.deploy("web", 4)
     cluster.run(60)

@@ -53,6 +53,14 @@ SENTENCES: dict[str, tuple[Action, str]] = {
         action(How.FINISH, Why.OVER, to=SPOT),
         "The replacement serves on spot: evicted the pod that it replaces",
     ),
+    "a move that nothing wants any more": (
+        action(How.FINISH, Why.OVER, text="no longer wanted"),
+        "Evicted a released pod: no longer wanted",
+    ),
+    "a move of a workload that wants no pods": (
+        action(How.DELETE, Why.OVER, text="its workload is to have no pods"),
+        "Deleted a released pod: its workload is to have no pods",
+    ),
     "a move is undone": (action(How.UNDO, text="no place in time"), "Put a pod back: no place in time"),
     "an eviction": (
         action(How.EVICT, to=ON_DEMAND),

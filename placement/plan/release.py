@@ -1,0 +1,284 @@
+"""A release and its ends, as actions: what is written when a pod is let go, put back, or not wanted any more.
+
+No controller of Kubernetes scales or rolls a released pod, so its end is ours, in every mode, whenever its Deployment
+is scaled down, rolled out, paused or gone. It is put back only where its ReplicaSet would not delete it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from placement import names
+from placement.backoff import doubled
+from placement.model import Class, Kind, Owner, Pod, ReplicaSet, Workload
+from placement.plan.actions import Action, How, Why
+from placement.plan.group import (
+    Cohort,
+    Group,
+    Member,
+    Moved,
+    Released,
+    Undone,
+    former_owner,
+    former_slot,
+    policy_mark,
+    released,
+    undone,
+)
+from placement.plan.note import ADOPTED, LEAVES_FIRST
+
+UNDONE_SECONDS = 300.0
+MISSED_SECONDS = 30.0  # the same where admission missed the replacement; doubled, it waits as long as that has lasted
+LONGEST_UNDONE_SECONDS = 3600.0
+
+
+# --- the beginning ---------------------------------------------------------------------------------------------------
+
+
+def has_way_back(workload: Workload, pod: Pod) -> bool:
+    """Its ReplicaSet has the name that its Deployment and its label give: by that an undo and the fence know it.
+
+    One that was adopted may have another, and its pods no such label: its controller would not let go of them.
+    """
+    template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
+    return bool(template_hash) and pod.owner is not None and pod.owner.name == f"{workload.name}-{template_hash}"
+
+
+def release(group: Group, pod: Pod, until: float, why: Why, origin: Class | None, to: Class) -> Action:
+    """Its ReplicaSet loses it, its Deployment owns it.
+
+    A revision is the workload's by the UID in its own controller reference, so the workload's UID is that one.
+    """
+    workload, marks_safe = group.workload, names.SAFE_TO_EVICT not in pod.annotations
+    template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
+    replicas = next((each.replicas for each in group.cohorts if pod.owner and each.uid == pod.owner.uid), None)
+    note = Released(until, template_hash, replicas, marks_safe)
+    return Action(
+        How.RELEASE,
+        why,
+        workload,
+        pod,
+        origin,
+        to,
+        annotations={names.RELEASED: note.text(), **({names.SAFE_TO_EVICT: "true"} if marks_safe else {})},
+        labels={names.POD_TEMPLATE_HASH: f"{names.RELEASED_HASH}{template_hash}"[:63]},
+        text=f"to {to}",
+        owner=Owner(str(Kind.DEPLOYMENT), workload.name, workload.uid),
+    )
+
+
+# --- the replacement serves ------------------------------------------------------------------------------------------
+
+
+def finish(
+    group: Group,
+    pod: Pod,
+    replacement: Member,
+    origin: Class | None,
+    now: float,
+    *,
+    at_once: bool = False,
+    in_every_mode: bool = False,
+) -> Iterator[Action]:
+    """The replacement is marked, lest it be moved back soon; then the old pod goes.
+
+    It goes when the mark is seen, in the next pass: without it there would be no cool-down. From a node that leaves it
+    goes at once.
+    """
+    workload, new = group.workload, replacement.pod
+    if origin is not None and names.MOVED not in new.annotations:
+        mark = {names.MOVED: Moved(str(origin), policy_mark(group.policy.slots), now).text()}
+        text = f"replaces {pod.name}"
+        yield Action(How.ANNOTATE, Why.OVER, workload, new, annotations=mark, text=text, in_every_mode=in_every_mode)
+        if not at_once:
+            return
+    text = f"replaced by {new.name}"
+    yield Action(
+        How.FINISH,
+        Why.OVER,
+        workload,
+        pod,
+        origin,
+        replacement.of,
+        text=text,
+        rests_on=(new,),
+        in_every_mode=in_every_mode,
+    )
+
+
+# --- it goes back ----------------------------------------------------------------------------------------------------
+
+
+def undo(
+    group: Group,
+    cohort: Cohort,
+    pod: Pod,
+    replacement: Member | None,
+    now: float | None,
+    text: str = "its node stays",
+    *,
+    in_every_mode: bool = False,
+) -> Iterator[Action]:
+    """The newcomer is marked to leave first; then the old pod goes back to its ReplicaSet, which has one too many.
+
+    `now` is noted, so that it is not tried again soon; None: nothing has failed, it is only no longer needed. Nothing
+    is put back where the ReplicaSet has too many already: it would delete what it gets back.
+    """
+    if not takes_back(cohort.replicas, cohort.live):
+        return
+    if replacement is not None and not cohort.template.has_deletion_cost:
+        yield from _leaves_first(group.workload, replacement.pod, in_every_mode)
+    written = _without_release(pod)
+    if now is not None:
+        tries = (undone(pod) or Undone(0, 0)).tries
+        first, text = _failure(replacement)
+        written[names.UNDONE] = Undone(tries + 1, now + doubled(first, tries, LONGEST_UNDONE_SECONDS)).text()
+    state = released(pod)
+    template_hash = state.template_hash if state is not None else cohort.template.labels.get(names.POD_TEMPLATE_HASH)
+    yield Action(
+        How.UNDO,
+        Why.OVER,
+        group.workload,
+        pod,
+        annotations=written,
+        labels={names.POD_TEMPLATE_HASH: template_hash},
+        text=text,
+        owner=Owner("ReplicaSet", f"{group.workload.name}-{template_hash}", former_owner(pod)),
+        in_every_mode=in_every_mode,
+    )
+
+
+def takes_back(replicas: int, live: Sequence[Pod]) -> bool:
+    """A ReplicaSet that wants so many and has these deletes no pod, or the newcomer alone, when it gets one back."""
+    return 0 < replicas >= len(live)
+
+
+def put_back_to(pod: Pod, replica_set: ReplicaSet, text: str) -> Action:
+    """The same for a pod that no workload answers for any more."""
+    known = replica_set.template.labels.get(names.POD_TEMPLATE_HASH, "")
+    state = released(pod) or Released(0.0, known)
+    return Action(
+        How.UNDO,
+        Why.OVER,
+        None,
+        pod,
+        annotations=_without_release(pod),
+        labels={names.POD_TEMPLATE_HASH: state.template_hash},
+        text=text,
+        owner=Owner("ReplicaSet", replica_set.name, replica_set.uid),
+        in_every_mode=True,
+    )
+
+
+def _leaves_first(workload: Workload | None, newcomer: Pod, in_every_mode: bool) -> Iterator[Action]:
+    cost = {names.DELETION_COST: LEAVES_FIRST}
+    if not _carries(newcomer, cost):
+        text = "leaves first"
+        yield Action(
+            How.ANNOTATE, Why.OVER, workload, newcomer, annotations=cost, text=text, in_every_mode=in_every_mode
+        )
+
+
+def _carries(pod: Pod, annotations: Mapping[str, str]) -> bool:
+    return all(pod.annotations.get(key) == value for key, value in annotations.items())
+
+
+def _without_release(pod: Pod) -> dict[str, str | None]:
+    """What the release wrote goes; a safe-to-evict that is not ours, or that somebody changed since, stays."""
+    state = released(pod)
+    is_ours = state is not None and state.marks_safe and pod.annotations.get(names.SAFE_TO_EVICT) == "true"
+    return {names.RELEASED: None, **({names.SAFE_TO_EVICT: None} if is_ours else {})}
+
+
+def _failure(replacement: Member | None) -> tuple[float, str]:
+    """For how long a move is not tried again the first time, and what was wrong with it.
+
+    Without a webhook a replacement comes out anywhere. That says nothing about the class, and may be over soon.
+    """
+    if replacement is None or not replacement.is_available:
+        return UNDONE_SECONDS, "the replacement did not become ready in time"
+    if (replacement.pod.decision_id or ADOPTED).startswith(ADOPTED):
+        return MISSED_SECONDS, "admission missed the replacement"
+    return UNDONE_SECONDS, "the replacement did not come out where it should"
+
+
+def was_of(pod: Pod, revision: ReplicaSet) -> bool:
+    """A released pod is its Deployment's, or of none any more; one that is another's is a copy."""
+    parent = revision.owner.uid if revision.owner is not None else ""
+    is_theirs = pod.owner is None or pod.owner.uid in (revision.uid, parent)
+    return is_theirs and pod.namespace == revision.namespace
+
+
+# --- it is not wanted any more ---------------------------------------------------------------------------------------
+
+
+def is_too_many(group: Group, cohort: Cohort, pod: Pod, *, is_vacant: bool) -> bool:
+    """Its Deployment was scaled down or rolled out since: its revision wants fewer, or does without its slot."""
+    state = released(pod)
+    is_smaller = state is not None and state.replicas is not None and cohort.replicas < state.replicas
+    return is_smaller or is_vacant or group.is_rolling or not cohort.replicas
+
+
+def why_cut_short(group: Group, pod: Pod, *, leaves: bool) -> str:
+    """Why it is put back now, though its time is not over; "": it is not.
+
+    A paused Deployment's ReplicaSet replaces pods all the same, so from a node that leaves a pod is moved on.
+    """
+    if pod.owner is None:
+        return "it has no controller"
+    return "its Deployment is paused" if group.workload.rollout.paused and not leaves else ""
+
+
+def unwanted(
+    workload: Workload | None, pod: Pod, origin: Class | None = None, rests_on: tuple[Pod, ...] = ()
+) -> Action:
+    """It is one too many: evicted, as budgets allow; where none are wanted at all, deleted as all others are."""
+    if workload is not None and not workload.replicas:
+        text = "its workload is to have no pods"
+        return Action(How.DELETE, Why.OVER, workload, pod, origin, text=text, in_every_mode=True)
+    text = "no longer wanted"
+    return Action(How.FINISH, Why.OVER, workload, pod, origin, text=text, rests_on=rests_on, in_every_mode=True)
+
+
+# --- no workload of ours answers for it ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """A released pod that is in no revision of a workload of ours, and what is there of what it belonged to."""
+
+    pod: Pod
+    revision: ReplicaSet | None  # that it was taken from; None: gone, or without pods and to have none
+    siblings: tuple[Pod, ...] = ()  # live ones of that revision
+    workload: Workload | None = None  # None: gone
+    serving: tuple[Pod, ...] = ()  # the workload's
+    is_ours: bool = False  # the workload is opted in
+    may_evict: bool = True  # the namespace is opted in
+
+
+def ends_of(left: LeftBehind) -> Iterator[Action]:
+    """Put back where its ReplicaSet is there and wants it; else it goes, with what it belonged to or when all serve.
+
+    The ReplicaSet of a workload of ours that does not count it among its own was rolled out or let go.
+    """
+    pod, workload, revision = left.pod, left.workload, left.revision
+    if revision is not None and not left.is_ours and takes_back(revision.replicas, left.siblings):
+        newcomers = [each for each in left.siblings if former_slot(each) == former_slot(pod)]
+        for newcomer in sorted(newcomers, key=lambda each: each.created)[-1:]:
+            yield from _leaves_first(workload, newcomer, True)
+        text = "opted out" if workload is not None else "its Deployment is gone, its ReplicaSet is not"
+        yield put_back_to(pod, revision, text)
+    elif workload is None and (revision is None or not revision.replicas):
+        if left.may_evict:
+            yield Action(How.DELETE, Why.OVER, None, pod, text="its workload is gone", in_every_mode=True)
+    elif workload is None or not workload.replicas:
+        yield unwanted(workload, pod)
+    elif len(left.serving) >= workload.replicas:
+        yield _superfluous(left, workload)
+
+
+def _superfluous(left: LeftBehind, workload: Workload) -> Action:
+    """All that are wanted serve without it. Where nobody may be evicted any more, what we released still ends."""
+    how, text = How.FINISH if left.may_evict else How.DELETE, "its ReplicaSet is gone, or wants it no more"
+    return Action(how, Why.OVER, workload, left.pod, text=text, rests_on=left.serving, in_every_mode=True)

@@ -1,0 +1,62 @@
+"""Releases a real pod and puts it back as the rebalancer does, without one: what is written is the product's own."""
+
+from __future__ import annotations
+
+import time
+
+from kube.client import Client
+from kube.evict import PodWriter
+from kube.resources import DEPLOYMENTS, PODS_IN_FULL, REPLICA_SETS
+from placement.availability import Availability, Source
+from placement.model import Class, Key, Pod, ReplicaSet, Workload
+from placement.outcome import Outcome
+from placement.plan.actions import Action, Why
+from placement.plan.group import Cohort, Group, former_owner
+from placement.plan.release import put_back_to, release
+from placement.policy import Policy
+
+SECONDS = 60.0
+
+
+def path_of(key: Key) -> str:
+    return f"/api/v1/namespaces/{key.namespace}/pods/{key.name}"
+
+
+def read_pod(client: Client, key: Key) -> Pod:
+    return PODS_IN_FULL.shape.single(client.get(path_of(key)))
+
+
+def read_revision(client: Client, pod: Pod) -> ReplicaSet:
+    """The ReplicaSet that its decision names."""
+    path = f"/apis/apps/v1/namespaces/{pod.namespace}/replicasets"
+    found = REPLICA_SETS.shape.page(client.get(path)).items
+    return next(each for each in found if each.uid == former_owner(pod))
+
+
+def read_deployment(client: Client, revision: ReplicaSet) -> Workload:
+    assert revision.owner is not None
+    path = f"/apis/apps/v1/namespaces/{revision.namespace}/deployments/{revision.owner.name}"
+    found = DEPLOYMENTS.shape.single(client.get(path))
+    assert found.uid == revision.owner.uid
+    return found
+
+
+def releasing(client: Client, pod: Pod) -> Action:
+    revision = read_revision(client, pod)
+    cohort = Cohort(revision.uid, revision.replicas, True, revision.template, (pod,))
+    group = Group(read_deployment(client, revision), Policy(), Availability(0, Source.ASSUMED), (cohort,))
+    return release(group, pod, time.time() + SECONDS, Why.RATIO, None, Class.SPOT)
+
+
+def done(writer: PodWriter, action: Action) -> Outcome:
+    assert action.owner is not None
+    return writer.hand_over(action.pod, action.owner, action.annotations, action.labels)
+
+
+def let_go(client: Client, writer: PodWriter, key: Key) -> Outcome:
+    return done(writer, releasing(client, read_pod(client, key)))
+
+
+def put_back(client: Client, writer: PodWriter, key: Key) -> Outcome:
+    pod = read_pod(client, key)
+    return done(writer, put_back_to(pod, read_revision(client, pod), ""))

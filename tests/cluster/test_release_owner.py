@@ -1,0 +1,304 @@
+"""A released pod has a controller at every moment: what others that look at it see, and that an undo is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import main
+from cli.run import Installed, access_for
+from kube.client import Client, connect
+from kube.errors import NotFound
+from kube.evict import PodWriter
+from localcluster import LocalCluster
+from placement import names
+from placement.model import Key
+from placement.outcome import Outcome
+from placement.plan.note import LEAVES_FIRST
+from tests.cluster.letting_go import let_go, path_of, put_back, read_pod
+from tests.cluster.scene import Scene, staged
+from tests.cluster.world import World, wait_for, workload
+
+pytestmark = pytest.mark.cluster
+
+# What Cluster Autoscaler takes for a controller that brings a pod back (`--skip-nodes-with-custom-controller-pods`).
+REPLICATED = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
+
+
+@pytest.fixture(scope="module")
+def rebalancer(
+    cluster: LocalCluster, installed: Installed, admin: Client, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    """Who has the rebalancer's token, and no other."""
+    path = tmp_path_factory.mktemp("access") / "kubeconfig"
+    path.write_bytes(access_for(Path(cluster.kubeconfig), admin, names.REBALANCER_ACCOUNT))
+    client = connect(path, user_agent="spotweave-tests")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def writer(rebalancer: Client) -> PodWriter:
+    return PodWriter(rebalancer)
+
+
+def serving(world: World, replicas: int, **budget: Any) -> list[Key]:
+    """The pods of a Deployment at rest, with a budget if one is given."""
+    world.create(workload("Deployment", "web", replicas))
+    if budget:
+        spec = {"selector": {"matchLabels": {"app": "web"}}, **budget}
+        path = f"/apis/policy/v1/namespaces/{world.namespace}/poddisruptionbudgets"
+        world.client.post(path, {"metadata": {"name": "web"}, "spec": spec})
+    world.rest("web")
+    return [Key(world.namespace, raw["metadata"]["name"]) for raw in world.pods("web")]
+
+
+def metadata(world: World, key: Key) -> dict[str, Any]:
+    """Without what every write changes."""
+    found: dict[str, Any] = world.client.get_json(path_of(key))["metadata"]
+    return {name: value for name, value in found.items() if name not in ("resourceVersion", "managedFields")}
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "nothing of its own": {},
+    "its own word that it may go": {"annotations": {names.SAFE_TO_EVICT: "true"}},
+    "its own word that it is to stay": {"annotations": {names.SAFE_TO_EVICT: "false"}},
+    "another owner before its controller": {"owner": True},
+}
+
+
+@pytest.mark.parametrize("others", OTHERS.values(), ids=OTHERS.keys())
+def test_an_undo_is_exact(world: World, writer: PodWriter, others: dict[str, Any]) -> None:
+    """Where owner references are guarded (OwnerReferencesPermissionEnforcement), with the rebalancer's own rights."""
+    (key,) = serving(world, 1)
+    _add(world, key, others)
+    before = metadata(world, key)
+    assert let_go(world.client, writer, key) is Outcome.DONE
+    wait_for("its replacement", lambda: len(world.pods("web")) == 2)
+    released = metadata(world, key)
+    controllers = [each for each in released["ownerReferences"] if each.get("controller")]
+    deployment = world.client.get_json(world.path("Deployment", "web"))["metadata"]
+    assert controllers == [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": deployment["uid"], "controller": True}
+    ]
+    (newcomer,) = (raw["metadata"] for raw in world.pods("web") if raw["metadata"]["name"] != key.name)
+    cost = {names.DELETION_COST: LEAVES_FIRST}
+    assert writer.annotate(Key(world.namespace, newcomer["name"]), newcomer["uid"], cost) is Outcome.DONE
+    assert put_back(world.client, writer, key) is Outcome.DONE
+    assert metadata(world, key) == before
+    wait_for("the newcomer to go", lambda: len(world.pods("web")) == 1)
+    assert metadata(world, key) == before
+    assert world.client.get_json(world.path("Deployment", "web"))["metadata"]["generation"] == deployment["generation"]
+
+
+def _add(world: World, key: Key, others: dict[str, Any]) -> None:
+    """What somebody else wrote on the pod before."""
+    if "annotations" in others:
+        world.client.patch(path_of(key), {"metadata": {"annotations": others["annotations"]}})
+    if "owner" in others:
+        account = world.client.get_json(f"/api/v1/namespaces/{world.namespace}/serviceaccounts/default")["metadata"]
+        other = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "default", "uid": account["uid"]}
+        own = world.client.get_json(path_of(key))["metadata"]["ownerReferences"]
+        world.client.patch(path_of(key), {"metadata": {"ownerReferences": [other, *own]}})
+
+
+def test_a_patch_that_was_made_for_another_state_changes_nothing(world: World, writer: PodWriter) -> None:
+    """Released or put back twice, or after somebody else's change: it is planned anew."""
+    (key,) = serving(world, 1)
+    fresh = read_pod(world.client, key)
+    assert let_go(world.client, writer, key) is Outcome.DONE
+    after = metadata(world, key)
+    released = read_pod(world.client, key)
+    assert fresh.owner is not None
+    for stale in (fresh, released):
+        assert writer.hand_over(stale, fresh.owner, {}, {names.POD_TEMPLATE_HASH: "x"}) in (
+            Outcome.BUSY,
+            Outcome.IMPOSSIBLE,
+        )
+    assert metadata(world, key) == after
+    assert put_back(world.client, writer, key) is Outcome.DONE
+    again = metadata(world, key)
+    assert writer.hand_over(released, fresh.owner, {names.RELEASED: None}, {}) is Outcome.BUSY
+    assert metadata(world, key) == again
+
+
+def test_a_pod_that_lost_its_owner_gets_its_replica_set_back(world: World, writer: PodWriter) -> None:
+    """`--cascade=orphan`, and the version before; also beside another owner."""
+    for others in ({}, {"owner": True}):
+        (key,) = serving(world, 1)
+        _add(world, key, others)
+        before = metadata(world, key)["ownerReferences"]
+        assert let_go(world.client, writer, key) is Outcome.DONE
+        rest = [each for each in before if not each.get("controller")]
+        world.client.patch(path_of(key), {"metadata": {"ownerReferences": rest}})
+        assert put_back(world.client, writer, key) is Outcome.DONE
+        assert metadata(world, key)["ownerReferences"] == before
+        world.delete("Deployment", "web")
+        world.delete_pod(key.name)  # nothing collects it that has another owner
+        wait_for("its pods to go", lambda: not world.pods("web"))
+
+
+def test_without_the_right_to_finalizers_an_undo_blocks_nothing(world: World, writer: PodWriter, admin: Client) -> None:
+    """OwnerReferencesPermissionEnforcement refuses the exact one."""
+    (key,) = serving(world, 1)
+    assert let_go(world.client, writer, key) is Outcome.DONE
+    path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{names.REBALANCER_ACCOUNT}"
+    role = admin.get_json(path)
+    fewer = [rule for rule in role["rules"] if "replicasets/finalizers" not in rule["resources"]]
+    assert len(fewer) < len(role["rules"])
+    admin.patch(path, {"rules": fewer})
+    try:
+        wait_for("the right to be gone", lambda: not _may_set_finalizers(admin))
+        assert put_back(world.client, writer, key) is Outcome.DONE
+    finally:
+        admin.patch(path, {"rules": role["rules"]})
+    (owner,) = metadata(world, key)["ownerReferences"]
+    assert (owner["kind"], owner["controller"], "blockOwnerDeletion" in owner) == ("ReplicaSet", True, False)
+
+
+def _may_set_finalizers(admin: Client) -> bool:
+    asked = {"group": "apps", "resource": "replicasets", "subresource": "finalizers", "verb": "update"}
+    user = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.REBALANCER_ACCOUNT}"
+    review = {"spec": {"user": user, "resourceAttributes": asked}}
+    answer = admin.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+# --- what others see -------------------------------------------------------------------------------------------------
+
+
+def is_replicated(raw_metadata: dict[str, Any]) -> bool:
+    """Cluster Autoscaler may evict it: its controller brings it back, or it says so itself."""
+    kinds = [each["kind"] for each in raw_metadata.get("ownerReferences", []) if each.get("controller")]
+    return bool(set(kinds) & set(REPLICATED)) or raw_metadata["annotations"].get(names.SAFE_TO_EVICT) == "true"
+
+
+def is_top_level(raw_metadata: dict[str, Any]) -> bool:
+    """Argo CD takes it for a resource of its own, and prunes it."""
+    return not raw_metadata.get("ownerReferences")
+
+
+def test_autoscaler_and_argo_see_a_pod_that_something_brings_back(world: World, writer: PodWriter) -> None:
+    """At every moment: before, as the release returns, and after its undo."""
+    (key,) = serving(world, 1)
+    for act in (let_go, put_back):
+        before = metadata(world, key)
+        assert is_replicated(before)
+        assert not is_top_level(before)
+        assert act(world.client, writer, key) is Outcome.DONE
+        after = metadata(world, key)
+        assert is_replicated(after)
+        assert not is_top_level(after)
+
+
+BUDGETS: dict[str, tuple[int, dict[str, Any], tuple[int, int, int]]] = {
+    "a lone replica with maxUnavailable 0": (1, {"maxUnavailable": 0}, (1, 2, 1)),
+    "four with minAvailable 100 %": (4, {"minAvailable": "100%"}, (4, 5, 1)),
+}
+
+
+@pytest.mark.parametrize(("replicas", "budget", "expected"), BUDGETS.values(), ids=BUDGETS.keys())
+def test_a_budget_counts_a_released_pod_once(
+    world: World, writer: PodWriter, replicas: int, budget: dict[str, Any], expected: tuple[int, int, int]
+) -> None:
+    """It expects what the Deployment wants, sees one more, and allows one to go: the old one. It warns of nothing."""
+    key, *_ = serving(world, replicas, **budget)
+    assert let_go(world.client, writer, key) is Outcome.DONE
+    wait_for("its replacement", lambda: _counted(world) == expected)
+    pod = read_pod(world.client, key)
+    assert writer.evict_replaced(key, pod.uid) is Outcome.DONE
+    wait_for("the old pod's end", lambda: not world.exists(path_of(key)))
+    assert [event["reason"] for event in world.events("UnmanagedPods")] == []
+
+
+def _counted(world: World) -> tuple[int, int, int]:
+    path = f"/apis/policy/v1/namespaces/{world.namespace}/poddisruptionbudgets/web"
+    status = world.client.get_json(path).get("status", {})
+    return (status.get("expectedPods", 0), status.get("currentHealthy", 0), status.get("disruptionsAllowed", 0))
+
+
+def test_an_eviction_that_is_under_way_leaves_alone_what_was_put_back(world: World, writer: PodWriter) -> None:
+    """It was decided on for a released pod: another version of it is another matter."""
+    (key,) = serving(world, 1)
+    assert let_go(world.client, writer, key) is Outcome.DONE
+    read = world.client.get_json(path_of(key))["metadata"]
+    assert put_back(world.client, writer, key) is Outcome.DONE
+    late = writer._evict(key, read["uid"], {"uid": read["uid"], "resourceVersion": read["resourceVersion"]}, 4.0)
+    assert late is Outcome.BUSY
+    assert "deletionTimestamp" not in metadata(world, key)
+
+
+def test_a_released_pod_is_collected_with_its_deployment(world: World, writer: PodWriter) -> None:
+    """By Kubernetes alone, in the background and in the foreground."""
+    for policy in ("Background", "Foreground"):
+        key, *_ = serving(world, 2)
+        assert let_go(world.client, writer, key) is Outcome.DONE
+        world.client.delete(world.path("Deployment", "web"), query={"propagationPolicy": policy})
+        wait_for("all of it to go", lambda: not world.exists(world.path("Deployment", "web")))
+        wait_for("its pods to go", lambda: not world.pods("web"))
+
+
+# --- without a rebalancer --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with staged(tmp_path_factory.mktemp("config"), rebalancers=1, webhooks=1) as made:
+        yield made
+
+
+def test_who_deletes_the_manifests_in_the_midst_of_moves_leaves_no_pod_without_a_controller(
+    stage: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `kubectl delete -k` does: roles, fence, webhook, namespace. `spotweave uninstall` puts them back even then."""
+    stage.serves("web", 10, ready_after=30)
+    stage.settles("web")
+    stage.annotate("web", spot_ratio="30%")
+    wait_for("moves to be under way", lambda: stage.released("web"))
+    for each in stage.installed.processes:
+        each.process.kill()
+        each.process.wait()
+    client = stage.world.client
+    _delete_everything(client)
+    released = set(stage.released("web"))
+    assert released
+    for pod in stage.world.pods("web"):
+        controllers = [each["kind"] for each in pod["metadata"]["ownerReferences"] if each.get("controller")]
+        assert controllers == ["Deployment" if pod["metadata"]["name"] in released else "ReplicaSet"]
+    assert main(["uninstall", "--kubeconfig", str(stage.world.kubeconfig)]) == 0
+    assert f"Put back {len(released)} pod" in capsys.readouterr().out
+    wait_for("the newcomers to go", lambda: len(stage.world.pods("web")) == 10)
+    owners = [pod["metadata"]["ownerReferences"] for pod in stage.world.pods("web")]
+    assert {(each["kind"], each["blockOwnerDeletion"]) for (each,) in owners} == {("ReplicaSet", True)}
+    assert released <= {pod["metadata"]["name"] for pod in stage.world.pods("web")}
+    stage.world.delete("Deployment", "web")
+    wait_for("all of it to go", lambda: not stage.world.pods("web"))
+
+
+def _delete_everything(client: Client) -> None:
+    """What `manifests/base` holds, cluster-wide things first."""
+    group = "/apis/admissionregistration.k8s.io/v1"
+    paths = [
+        f"{group}/mutatingwebhookconfigurations/{names.WEBHOOK_CONFIGURATION}",
+        f"{group}/validatingadmissionpolicybindings/{names.FENCE_POLICY}",
+        f"{group}/validatingadmissionpolicies/{names.FENCE_POLICY}",
+        *(
+            f"/apis/rbac.authorization.k8s.io/v1/{kind}/{names.REBALANCER_ACCOUNT}"
+            for kind in ("clusterrolebindings", "clusterroles")
+        ),
+        f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}",
+    ]
+    for path in paths:
+        client.delete(path)
+    wait_for("the namespace to go", lambda: not _exists(client, paths[-1]))
+
+
+def _exists(client: Client, path: str) -> bool:
+    try:
+        client.get(path)
+    except NotFound:
+        return False
+    return True
