@@ -105,9 +105,11 @@ def test_twenty_nodes_with_a_notice_release_no_more_than_there_is_room_for(scene
 @pytest.fixture
 def cordon_moves(stage: Scene) -> Iterator[None]:
     """The rebalancer reads its configuration when it starts."""
-    configure(stage, CORDON_MOVES)
-    yield
-    configure(stage, CONFIGURATION)
+    try:
+        configure(stage, CORDON_MOVES)
+        yield
+    finally:
+        configure(stage, CONFIGURATION)
 
 
 def configure(scene: Scene, text: str) -> None:

@@ -234,11 +234,8 @@ def test_without_any_spot_new_pods_serve_at_once(modes: Stage) -> None:
     print(f"served {seconds:.1f} s after creation; own start {pace.seconds:.1f} s")
     assert seconds <= bound(pace, fallback=0)
     assert shop.evictions() == evictions
-    assert noted_soft(plan_only, "careful") == noted_soft(off, "manual") == SPOT
-
-
-def noted_soft(scene: Scene, name: str) -> int:
-    return scene.world.status(name).soft
+    for scene, name in ((plan_only, "careful"), (off, "manual")):
+        assert (on_spot(scene.world, name), required(scene.world, name)) == (SPOT, 0)
 
 
 @contextmanager
