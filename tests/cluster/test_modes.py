@@ -313,6 +313,6 @@ def test_all_spot_lost_together_with_the_leader(modes: Stage) -> None:
     assert seconds <= bound(pace, collection=COLLECTION_SECONDS)
     assert on_spot(shop.world, "web") == SPOT, "slots are as before: what is on on-demand now is to return"
     shop.cluster.restore()
-    wait_for("spot to be preferred only", lambda: not requires_spot(next_pod(shop.world, "probe")), 15)
+    wait_for("spot to be preferred only", lambda: not requires_spot(next_pod(shop.world, "probe")), 30)
     shop.start()
     wait_for("spot to be required again", lambda: requires_spot(next_pod(shop.world, "probe")), 15)
