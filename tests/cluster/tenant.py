@@ -29,6 +29,13 @@ def tenant(scene: Scene, name: str, settings: Mapping[str, str] | None = None) -
     return replace(scene, world=replace(scene.world, namespace=name))
 
 
+def empty(world: World) -> None:
+    """No Deployment and no pod is left in a namespace."""
+    world.client.delete(world.path("Deployment"))
+    world.client.delete(world.pods_path)
+    wait_for("the pods to go", lambda: not world.client.get_json(world.pods_path)["items"])
+
+
 def requires_spot(raw_pod: dict[str, Any]) -> bool:
     """Whether a pod may run nowhere but on spot, by a term of ours."""
     affinity = raw_pod["spec"].get("affinity", {}).get("nodeAffinity", {})

@@ -16,7 +16,7 @@ from localcluster.profile import Pool
 from placement import names
 from placement.slots import Mix
 from tests.cluster.scene import PLAIN, Scene, staged
-from tests.cluster.tenant import answer, noted, on_spot, required, tenant
+from tests.cluster.tenant import answer, empty, noted, on_spot, required, tenant
 from tests.cluster.witness import Witness, witnessing
 from tests.cluster.world import template, wait_for, workload
 
@@ -99,14 +99,14 @@ def witness(stage: Scene) -> Iterator[Witness]:
 def tight(stage: Scene) -> Iterator[Scene]:
     made = tenant(stage, "tight")
     yield made
-    made.clear()
+    empty(made.world)
 
 
 @pytest.fixture
 def flawed(stage: Scene) -> Iterator[Scene]:
     made = tenant(stage, "flawed")
     yield made
-    made.clear()
+    empty(made.world)
 
 
 # --- a pod that waits because of our own term ------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_pods_that_nothing_helps_slow_no_other(stage: Scene, broken: Broken, alo
         assert required(stage.world, "web") == on_spot(stage.world, "web") == 16
         is_repaired(stage, 10)
     finally:
-        stage.world.delete("Deployment", "web")
+        empty(stage.world)
 
 
 def test_pods_that_nothing_helps_slow_none_beside_them(broken: Broken, alone: Change, witness: Witness) -> None:

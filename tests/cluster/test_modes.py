@@ -20,7 +20,7 @@ from localcluster.nodes import create_nodes, raw_node
 from placement import names
 from placement.slots import Mix
 from tests.cluster.scene import Pace, Scene, staged
-from tests.cluster.tenant import clear_outages, next_pod, on_spot, required, requires_spot, tenant
+from tests.cluster.tenant import clear_outages, empty, next_pod, on_spot, required, requires_spot, tenant
 from tests.cluster.witness import Witness, witnessing
 from tests.cluster.world import wait_for
 
@@ -61,8 +61,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 @pytest.fixture
 def modes(stage: Stage) -> Iterator[Stage]:
     yield stage
-    for each in stage.scenes:
-        each.clear()
+    for each in (stage.plan_only, stage.off):
+        empty(each.world)  # before the nodes go that a test has brought
+    stage.shop.clear()
     if not stage.shop.rebalancers:
         stage.shop.start()
 
