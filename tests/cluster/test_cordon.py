@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -84,7 +85,9 @@ def test_a_bare_cordon_of_twenty_nodes_moves_nothing(
     scene.falls_silent()
     assert (witness.most_released("web"), witness.written, witness.ended) == (0, [], [])
     assert scene.uids("web") == before
-    assert answer(scene, capsys, "plan") == "Nothing to do.\n"
+    assert answer(scene, capsys, "plan").startswith("Nothing to do.\n")
+    planned = json.loads(answer(scene, capsys, "plan", "-o", "json"))
+    assert (planned["actions"], planned["skipped"]) == ([], [])
 
 
 def test_twenty_nodes_with_a_notice_release_no_more_than_there_is_room_for(scene: Scene, witness: Witness) -> None:

@@ -124,11 +124,6 @@ def of_two_cpus(app: str) -> dict[str, Any]:
     return {"template": template(app, containers=[container("2")])}
 
 
-def notes_of(scene: Scene, namespace: str) -> list[dict[str, Any]]:
-    """What stands for one namespace alone."""
-    return [each for each in noted(scene)[1] if each.get("namespace") == namespace]
-
-
 def test_an_outage_names_its_evidence_covers_its_namespace_and_ends_with_it(
     scene: Scene, tight: Scene, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,21 +132,21 @@ def test_an_outage_names_its_evidence_covers_its_namespace_and_ends_with_it(
     fill_spot(scene)
     tight.create("big", 4, SOON | EVERY_SLOT_SPOT, spec=of_two_cpus("big"))
     wait_for("pods to wait for spot", lambda: required(tight.world, "big") == 4)
-    wait_for("all to serve", partial(scene.serves_in_full, "big", 4))
-    _, standing = noted(scene)
-    (note,) = standing
-    print(note)
+    wait_for("an outage to be noted", lambda: noted(scene)[1])
+    (note,) = noted(scene)[1]
     assert (note["class"], note.get("namespace")) == ("spot", "tight")
     assert note["evidence"]["workload"] == "Deployment tight/big"
     assert note["evidence"]["pod"].startswith("tight/big-")
     assert isinstance(note["terms"], list)
-    assert note["evidence"]["pod"] in answer(scene, capsys, "outage", "list")
-    shown = json.loads(answer(scene, capsys, "outage", "list", "-o", "json"))["outages"]
-    assert [each["evidence"] for each in shown if each["until"] == note["until"]] == [note["evidence"]]
     wait_for("an Event that names the pod", lambda: is_named(tight, note["evidence"]["pod"].partition("/")[2]))
+    wait_for("all to serve", partial(scene.serves_in_full, "big", 4))
+    shown = json.loads(answer(scene, capsys, "outage", "list", "-o", "json"))["outages"]
+    (standing,) = [each for each in shown if each["evidence"]["workload"] == "Deployment tight/big"]
+    assert standing["evidence"]["pod"] in answer(scene, capsys, "outage", "list")
     scene.create("twin", 4, EVERY_SLOT_SPOT, spec=of_two_cpus("twin"))
     wait_for("pods of the other namespace", lambda: on_spot(scene.world, "twin") == 4)
     assert required(scene.world, "twin") == 4
+    assert [each["namespace"] for each in noted(scene)[1]] == ["tight"]
     scene.world.delete("Deployment", "twin")
     tight.world.delete("Deployment", "big")
     wait_for("the outage to end with its evidence", lambda: not noted(scene)[1])
