@@ -16,7 +16,7 @@ from localcluster.profile import Pool
 from localcluster.reclaim import TERMINATION_TAINT
 from placement import names
 from tests.cluster.scene import CONFIGURATION, Scene, staged
-from tests.cluster.tenant import answer
+from tests.cluster.tenant import answer, noted
 from tests.cluster.witness import Witness, witnessing
 from tests.cluster.world import wait_for
 
@@ -79,12 +79,13 @@ def bring(scene: Scene, pool: Pool, places: int) -> None:
 def test_a_bare_cordon_of_twenty_nodes_moves_nothing(
     scene: Scene, witness: Witness, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """There is room for ten elsewhere, and nothing is planned or written."""
+    """There is room for ten elsewhere, and nothing is planned, written or noted."""
     before = scene.uids("web")
     cordon(scene, SPOT.node_names)
     scene.falls_silent()
     assert (witness.most_released("web"), witness.written, witness.ended) == (0, [], [])
     assert scene.uids("web") == before
+    assert noted(scene)[1] == []
     assert answer(scene, capsys, "plan").startswith("Nothing to do.\n")
     planned = json.loads(answer(scene, capsys, "plan", "-o", "json"))
     assert (planned["actions"], planned["skipped"]) == ([], [])
