@@ -113,7 +113,7 @@ def flawed(stage: Scene) -> Iterator[Scene]:
 
 
 def fill_spot(scene: Scene) -> None:
-    """Somebody who is none of ours takes nearly all of every spot node."""
+    """A workload that is not ours takes nearly all of every spot node."""
     strangers = replace(scene.world, namespace=PLAIN)
     spec = template("large", containers=[container("7")], nodeSelector={names.CAPACITY: "spot"})
     strangers.create(workload("Deployment", "large", HOSTS // 2, template=spec))

@@ -293,9 +293,9 @@ def test_in_plan_only_the_mix_is_exact_on_spot_nodes_with_a_soft_taint(modes: St
 
 
 def test_all_spot_lost_together_with_the_leader(modes: Stage) -> None:
-    """Kubernetes replaces the pods after a minute, and they find on-demand, though they never learn of an outage.
+    """Kubernetes replaces the pods after a minute, and they find on-demand, though no outage is noted.
 
-    By then nobody has led for a minute: with spot back, it is preferred only, until there is a leader again.
+    By then there was no leader for a minute: with spot back, it is preferred only, until one leads again.
     """
     shop = modes.shop
     shop.serves("web", REPLICAS, SOON)
