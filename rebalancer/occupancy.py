@@ -17,7 +17,7 @@ class Occupancy:
         self.pods: dict[str, tuple[Pod, ...]] = {}  # by node
         self.used: dict[str, dict[str, int]] = {}  # by node; replaced, never changed
         self._averse = Averse()
-        self._within: dict[str, dict[str, Pod]] | None = None  # by namespace and UID; None: nobody has asked yet
+        self._within: dict[str, dict[str, Pod]] | None = None  # by namespace and UID; None: not asked for yet
 
     def change(self, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went."""
@@ -48,7 +48,7 @@ class Occupancy:
             (self._averse.add if sign > 0 else self._averse.remove)(pod, pod.node)
 
     def _pods_within(self, namespace: str) -> Iterable[Pod]:
-        """Asked about large domains alone, such as zones: a cluster where nobody asks is spared the memory."""
+        """Asked for in large domains alone, such as zones. A cluster without such terms is spared the memory."""
         if self._within is None:
             self._within = {}
             for pods in self.pods.values():

@@ -24,7 +24,7 @@ from placement.plan.group import Ground, Site
 from placement.selector import holds
 
 FEW_NODES = 20  # in domains of so many, all pods are looked at; in larger ones, those of the namespace
-NOBODY: frozenset[str] = frozenset()
+NONE_GONE: frozenset[str] = frozenset()
 EVERY = ""  # in place of a namespace: terms that select namespaces by their labels may be about any
 FINISHED = ("Failed", "Succeeded")
 Herd = tuple[str, tuple[PodTerm, ...]]  # pods of one namespace with the same required anti-affinity
@@ -156,7 +156,7 @@ class Neighbours:
 
         Most pods have no terms, and no other pod's terms are about them: that is found out without a look at nodes.
         """
-        facing = [*self._facing(pod), *self._selecting(crowd.averse, pod, NOBODY)]
+        facing = [*self._facing(pod), *self._selecting(crowd.averse, pod, NONE_GONE)]
         if not facing and not pod.needs.has_pod_affinity:
             return None
         return _Newcomer(self, pod, crowd, facing).joins

@@ -166,7 +166,7 @@ class Room:
 
     @property
     def crowd(self) -> Crowd:
-        """The pods that will be on nodes, for whoever adds more."""
+        """A copy of the pods that will be on nodes, to add more to."""
         return self._expected.crowd.copy()
 
     def _taken(self, site: Site, promises: Promises) -> tuple[Mapping[str, int], Mapping[str, int]]:
@@ -389,7 +389,7 @@ def left_out(lost: Iterable[Pod], room: Room, of: Class, beside: Neighbours | No
     """Those that do not fit when all are put, the largest first, each where most is free of what it may use.
 
     It takes the emptiest node each time, so it may find a shortage where a cleverer packing would not. That costs
-    little: soft pods prefer their class all the same. Without `beside` it tells what the class lacks; with it, also
+    little: soft pods prefer their class all the same. Without `beside` it shows what the class lacks; with it, also
     which pods other pods keep out.
     """
     classes, sites = room.ground.configuration.classes, room.targets(of)

@@ -81,7 +81,7 @@ TABLE: dict[str, tuple[Pod, list[Pod], str]] = {
         [app("x", "cache", "a1", anti_affinity=(PodTerm(ZONE, (CACHE,)),))],
         "a1 a2 b1 c1",
     ),
-    "a term without a selector is about nobody": (
+    "a term without a selector is about no pod": (
         app("p", anti_affinity=(PodTerm(HOST),)),
         [app("x", where="a1")],
         "a1 a2 b1 c1",
@@ -150,7 +150,11 @@ TABLE: dict[str, tuple[Pod, list[Pod], str]] = {
     ),
     "near others by host": (app("p", affinity=(PodTerm(HOST, (CACHE,)),)), [app("x", "cache", "a2")], "a2"),
     "near others by zone": (app("p", affinity=(PodTerm(ZONE, (CACHE,)),)), [app("x", "cache", "a2")], "a1 a2"),
-    "near nobody is nowhere": (app("p", affinity=(PodTerm(ZONE, (CACHE,)),)), [app("x", where="a2")], ""),
+    "near pods that are not there is nowhere": (
+        app("p", affinity=(PodTerm(ZONE, (CACHE,)),)),
+        [app("x", where="a2")],
+        "",
+    ),
     "near others of another namespace": (
         app("p", affinity=(PodTerm(ZONE, (CACHE,), ("bank",)),)),
         [app("x", "cache", "a2"), app("y", "cache", "c1", "bank")],
@@ -230,7 +234,7 @@ def test_a_copy_of_a_crowd_is_one_of_its_own() -> None:
 
 
 def test_what_goes_first_makes_room() -> None:
-    """Whoever is evicted is gone when its replacement looks for a node; but it may itself be promised a place."""
+    """An evicted pod is gone when its replacement looks for a node; but it may itself be promised a place."""
     old = app("old", where="a1", anti_affinity=(FAR_APART,))
     beside, crowd = neighbours([old, app("x", where="c1")]), Crowd()
     assert open_to(old, beside) == "b1"

@@ -305,7 +305,7 @@ def test_company_is_found_only_in_its_domain() -> None:
 
 
 def test_a_replacement_comes_up_beside_the_old_pod_unless_that_goes_first() -> None:
-    """Apart by zone, with one zone: only whoever leaves first makes room for its successor."""
+    """Apart by zone, with one zone: only a pod that leaves first makes room for its successor."""
     old = apart("p", "s", FAR_APART)
     nodes = node("s", SPOT, "a"), node("n", zone="a")
     assert shared(*nodes, there=[old]).take(old, ON_DEMAND) is None
@@ -315,7 +315,7 @@ def test_a_replacement_comes_up_beside_the_old_pod_unless_that_goes_first() -> N
 
 
 WAITING: dict[str, tuple[list[Pod], list[str | None]]] = {
-    "nobody": ([], ["n", "m", "l"]),
+    "none": ([], ["n", "m", "l"]),
     "one takes a host": ([apart("w")], ["m", "l", None]),
     "as many as there are hosts take all": ([apart(f"w{k}") for k in range(3)], [None, None, None]),
     "more than there are hosts, too": ([apart(f"w{k}") for k in range(30)], [None, None, None]),
@@ -380,7 +380,7 @@ def test_siblings_that_fit_nowhere_are_not_tried_again() -> None:
 
 
 def test_company_that_was_promised_is_found_by_those_that_were_refused_before() -> None:
-    """Nobody is there; then one of them is promised a place, and another may follow."""
+    """None is there; then one of them is promised a place, and another may follow."""
     cache = PodTerm(names.ZONE, (NodeRequirement("app", "In", ("cache",)),))
     near, places = needing(affinity=(cache,)), shared(node("n"))
     assert not places.fits(near, ON_DEMAND)
@@ -432,7 +432,7 @@ FITS: dict[str, tuple[Pod, Room, bool]] = {
         False,
     ),
     "not where nothing is known of others": (stuck(anti_affinity=(APART,)), room(node("n")), False),
-    "whoever else waits": (stuck(requests={"cpu": 4000}), room(node("n"), waiting=[pod("w", None)]), True),
+    "whatever else waits": (stuck(requests={"cpu": 4000}), room(node("n"), waiting=[pod("w", None)]), True),
     "however many kinds wait": (
         stuck(),
         room(node("n"), waiting=[pod(f"w{k}", None, needs=Needs(requests={"cpu": k + 1})) for k in range(200)]),
@@ -484,7 +484,7 @@ def test_what_is_lost_is_put_beside_what_is_left() -> None:
     assert shortage([pod("p", 0)], shared(*hosts, there=[apart("x", "t"), apart("y", "s")]), SPOT) is not None
 
 
-def test_what_is_lost_keeps_nobody_away_where_it_was() -> None:
+def test_what_is_lost_keeps_no_pod_away_where_it_was() -> None:
     """Its node may still be there, and leave later."""
     leaving = apart("a", "s", FAR_APART)
     places = shared(node("s", SPOT, "a", unschedulable=True), node("t", SPOT, "a"), there=[leaving])
