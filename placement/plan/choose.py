@@ -9,7 +9,7 @@ from itertools import islice
 
 from placement import names
 from placement.decide import preferred_pool
-from placement.model import Budget, Class, Pod, Pool, Quota, Workload
+from placement.model import Budget, Class, Needs, Pod, Pool, Quota, Toleration, Workload
 from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import EVENING, WITHIN, Action, Blocked, How, Plan, Skipped, Why
@@ -184,10 +184,14 @@ class _Chooser:
         They stand for as much as the pods that they replace, on either class: the webhook decides on them later.
         """
         classes = self._scene.ground.configuration.classes
+        tolerated = tuple(Toleration(**each) for each in classes.tolerations)
+        needs: dict[int, Needs] = {}  # one for all that are alike, as before
         for cohort in each.group.cohorts:
             missing = cohort.replicas - len(cohort.live) if cohort.released else 0
             for pod in cohort.released[: max(0, missing)]:
-                yield replace(pod, node="", required_terms=own_terms(pod, classes))
+                asked = pod.needs
+                alike = needs.setdefault(id(asked), replace(asked, tolerations=(*asked.tolerations, *tolerated)))
+                yield replace(pod, node="", needs=alike, required_terms=own_terms(pod, classes))
 
     # --- moves -------------------------------------------------------------------------------------------------------
 
