@@ -186,7 +186,7 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground,
     going = sorted(there, key=lambda pod: (former_slot(pod) in by_slot, pod.uid))  # first those without a replacement
     serving = tuple(member.pod for member in own if member.is_available) if cohort.replicas else ()
     surplus = len(serving) - cohort.replicas
-    proven = surplus + len(going)
+    proven = sum(member.still_serves for member in own) - cohort.replicas + len(going)
     for pod in going:
         state, replacement, site = released(pod), by_slot.get(former_slot(pod)), ground.sites.get(pod.node)
         leaves, origin = site is None or site.is_leaving, site.of if site is not None else None
@@ -239,7 +239,7 @@ def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Cl
     if origin is not Class.ON_DEMAND:
         return True
     slots = group.policy.slots
-    on_demand = sum(member.is_available and member.of is Class.ON_DEMAND for member in own)
+    on_demand = sum(member.still_serves and member.of is Class.ON_DEMAND for member in own)
     return on_demand >= min(slots.floor, slots.mix(cohort.replicas).on_demand)
 
 

@@ -181,6 +181,11 @@ class Member(NamedTuple):
         return self.serves and not self.is_new
 
     @property
+    def still_serves(self) -> bool:
+        """The same, also where its node leaves: until then it counts."""
+        return self.pod.ready and self.site is not None and not self.is_new
+
+    @property
     def pool(self) -> Pool | None:
         return self.site.pool if self.site is not None else None
 

@@ -324,13 +324,16 @@ class Rebalancer:
             self._violated(f"{pod.name} is put back to {owner.name}, which deletes it")
 
     def _check_release(self, pod: Pod) -> None:
-        """No pod goes back where it came from within the cool-down; leaving nodes are left all the same."""
+        """No pod goes back where it came from within the cool-down; leaving nodes are left all the same.
+
+        How soon after an outage a soft pod returns is the outages' matter (ADR 9).
+        """
         if names.RELEASED in pod.annotations:
             self._violated(f"{pod.name} is released twice")
         before = self._moved_from.get(pod.uid)
         node = self._seen_nodes().get(pod.node)
         workload = self.workload_of(pod)
-        if before is None or node is None or workload is None:
+        if before is None or node is None or workload is None or names.SOFT in pod.annotations:
             return
         if node.is_leaving(self.cluster.configuration.leaving_taints):
             return

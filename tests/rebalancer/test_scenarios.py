@@ -507,6 +507,28 @@ def test_a_scale_down_to_nothing_leaves_no_released_pod() -> None:
     assert rebalancer.violations == []
 
 
+@pytest.mark.parametrize("of", [SPOT, ON_DEMAND])
+def test_leaving_nodes_are_emptied_a_few_pods_at_a_time_where_there_is_room_for_no_more(of: Class) -> None:
+    """All nodes of the class go. Each pod ends when its replacement serves, though its siblings are still to move."""
+    cluster = shop(spot=3, on_demand=3)
+    web = cluster.deploy("web", 12, {names.MIN_ON_DEMAND: "4"})
+    cluster.run(60)
+    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    settle(cluster, rebalancer)
+    leaving = [name for name, node in cluster.nodes.items() if node.labels[names.CAPACITY] == of]
+    for name in leaving:
+        cluster.cordon(name, TERMINATION)
+    cluster.add_node(of, "a", cpu=2_000)
+    cluster.run_until(lambda: sum(pod.node in leaving for pod in cluster.pods) < 12 - 3)
+    for _ in range(6):
+        cluster.run(30)
+        cluster.add_node(of, "a", cpu=2_000)
+    cluster.run_until(lambda: not any(pod.node in leaving for pod in cluster.pods))
+    assert watcher.low["web"] >= 12
+    assert len(cluster.pods_of(web)) == 12
+    assert rebalancer.violations == []
+
+
 def test_a_leaving_node_is_left_behind_however_late_there_is_room() -> None:
     """Spot is full and the policy is to wait: nothing is released until there is room, after ten minutes."""
     cluster = shop(spot=1, on_demand=2)
