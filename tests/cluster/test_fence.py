@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -301,7 +302,11 @@ def test_after_an_opt_out_it_may_tidy_up_and_nothing_else(world: World, writer: 
     (key, other), (uid, other_uid) = keys, uids
     assert [let_go(world.client, writer, each) for each in keys] == [Outcome.DONE] * 2
     world.client.patch(f"/api/v1/namespaces/{world.namespace}", metadata(labels={names.PLACEMENT: None}))
-    wait_for("the opt-out to be seen", lambda: writer.annotate(key, uid, {names.MOVED: "x"}) is Outcome.IMPOSSIBLE)
+    tries = map(str, count())  # each another value: what changes nothing is never refused
+    wait_for(
+        "the opt-out to be seen", lambda: writer.annotate(key, uid, {names.MOVED: next(tries)}) is Outcome.IMPOSSIBLE
+    )
+    assert writer.annotate(key, uid, {names.MOVED: None}) is Outcome.DONE
     assert writer.annotate(key, uid, {names.RELEASED: None}, {names.POD_TEMPLATE_HASH: "x"}) is Outcome.IMPOSSIBLE
     assert writer.evict_replaced(key, uid) is Outcome.IMPOSSIBLE
     assert writer.annotate(key, uid, {names.SLOT: None}, {names.CLASS: None}) is Outcome.DONE
