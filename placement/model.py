@@ -267,8 +267,9 @@ class Pod:
 
     @property
     def _is_deployments(self) -> bool:
-        """A Deployment controls it directly, which Kubernetes itself never does."""
-        return self.owner is not None and (self.owner.kind, self.owner.api_group) == (Kind.DEPLOYMENT, "apps")
+        """A Deployment controls it directly, which Kubernetes itself never does, and it has a decision of ours."""
+        is_theirs = self.owner is not None and (self.owner.kind, self.owner.api_group) == (Kind.DEPLOYMENT, "apps")
+        return is_theirs and bool(self.decision)
 
     @property
     def decision_id(self) -> str | None:
