@@ -228,11 +228,11 @@ class _Chooser:
         outage, and some may wait for it.
         """
         pod, siblings = wish.member.pod, self._members[wish.group.workload.uid]
-        if self._room.take(pod, wish.to, siblings) is not None:
+        if self._room.take(pod, wish.to, siblings, is_urgent=True) is not None:
             return None
         is_scaled = self._scene.ground.configuration.classes.is_scaled
         falls_back = not is_scaled and wish.to is Class.SPOT and may_fall_back(wish.group, wish.to)
-        if falls_back and self._room.take(pod, wish.to.other, siblings) is not None:
+        if falls_back and self._room.take(pod, wish.to.other, siblings, is_urgent=True) is not None:
             self._short.append((wish.to, pod, wish.group.workload))
             return None
         self._without_room += 1

@@ -83,12 +83,15 @@ class Room:
         pool: Pool | None = None,
         *,
         goes_first: bool = False,
+        is_urgent: bool = False,
     ) -> str | None:
         """A node of the class (and pool) for the pod's replacement, promised to it then; None: none is proven.
 
-        The replacement comes up beside the old pod, unless that one goes first.
+        The replacement comes up beside the old pod, unless that one goes first. What is urgent takes room also where too
+        many others wait to know what they will take: it must not depend on what they write.
         """
-        if not self._can_judge(pod) or not self._seat(of):
+        is_known = self._seat(of)
+        if not self._can_judge(pod) or not (is_known or is_urgent):
             return None
         needs, joins = pod.needs, self._judge(pod, self._expected, pod.uid if goes_first else "")
         kind = (of, pool, *_alike(pod, joins))

@@ -49,8 +49,11 @@ class WayOut:
         self._room = room
         self._skip = skip
         self._classes = scene.ground.configuration.classes
-        self._evidence: list[tuple[Class, Demand]] = []
-        self._fitting: dict[tuple[object, ...], bool] = {}  # by what decides it, which many pods have in common
+        self._evidence: set[tuple[Class, Demand]] = set()
+        # What many pods have in common is worked out once: thousands may be stuck.
+        self._demands: dict[tuple[object, ...], Demand] = {}
+        self._out: dict[tuple[Class, Demand], bool] = {}
+        self._fitting: dict[tuple[object, ...], bool] = {}
 
     def freed(self) -> Freed:
         found = Freed()
@@ -64,10 +67,10 @@ class WayOut:
         """Nothing where the policy says to wait. A move that can be given up needs no evidence: the old pod serves."""
         if not stuck.falls_back:
             return ()
-        demand = demand_of(stuck.pod, self._classes)
+        demand = self._demand(stuck.pod)
         has_way_out = bool(stuck.undo) or self._has_way_out(stuck, siblings)
         if has_way_out:
-            self._evidence.append((stuck.of, demand))
+            self._evidence.add((stuck.of, demand))
         is_required = stuck.group.policy.rebalance == "auto" or stuck.of is Class.ON_DEMAND  # of the next one, too
         if is_required and self._is_out(stuck.of, demand):
             return self._while_out(stuck, demand, has_way_out, outages)
@@ -104,9 +107,17 @@ class WayOut:
             return ()
         return (self._created_again(stuck),)
 
+    def _demand(self, pod: Pod) -> Demand:
+        key = (pod.namespace, id(pod.needs), id(pod.required_terms))
+        if key not in self._demands:
+            self._demands[key] = demand_of(pod, self._classes)
+        return self._demands[key]
+
     def _is_out(self, of: Class, demand: Demand) -> bool:
-        scene = self._scene
-        return scene.outages.stands(of, scene.ground.zones[of], demand, scene.now)
+        scene, key = self._scene, (of, demand)
+        if key not in self._out:
+            self._out[key] = scene.outages.stands(of, scene.ground.zones[of], demand, scene.now)
+        return self._out[key]
 
     def _has_way_out(self, stuck: Stuck, siblings: Sequence[Member]) -> bool:
         """It would fit on the other class: now, or where an autoscaler brings nodes, on one that is empty."""
@@ -154,7 +165,7 @@ class WayOut:
 
     def _since(self, stuck: Stuck) -> list[float]:
         """When the outages that stand and cover it were noted."""
-        demand = demand_of(stuck.pod, self._classes)
+        demand = self._demand(stuck.pod)
         standing = self._scene.outages.standing(self._scene.now)
         return [each.since for each in standing if each.of is stuck.of and each.covers(demand)]
 
@@ -185,19 +196,17 @@ class WayOut:
         one instead: its workload was deleted, scaled down, or has returned.
         """
         scene = self._scene
+        lost = {gone.of for gone in scene.lost.values()} if any(each.lost for each in scene.assessments) else set()
         for outage in scene.outages.standing(scene.now):
             is_young = scene.now - outage.since < SHORTEST_OUTAGE_SECONDS
-            if outage.by != BY or is_young or self._is_waited_for(outage, new):
+            if outage.by != BY or is_young or outage.of in lost or self._is_waited_for(outage, new):
                 continue
             if not self._is_used(outage) or self._has_room(outage):
                 yield outage
 
     def _is_waited_for(self, outage: Outage, new: Sequence[Outage]) -> bool:
-        scene = self._scene
-        return (
-            any(of is outage.of and outage.covers(demand) for of, demand in self._evidence)
-            or any(each.of is outage.of and each.namespace in ("", outage.namespace) for each in new)
-            or any(gone.of is outage.of for gone in scene.lost.values() for each in scene.assessments if each.lost)
+        return any(of is outage.of and outage.covers(demand) for of, demand in self._evidence) or any(
+            each.of is outage.of and each.namespace in ("", outage.namespace) for each in new
         )
 
     def _is_used(self, outage: Outage) -> bool:
@@ -206,7 +215,7 @@ class WayOut:
             member.of is outage.of.other
             and names.SOFT in member.pod.annotations
             and member.pod.labels.get(names.CLASS) == outage.of
-            and outage.covers(demand_of(member.pod, self._classes))
+            and outage.covers(self._demand(member.pod))
             for each in self._scene.assessments
             if outage.namespace in ("", each.group.workload.namespace)
             for member in each.members

@@ -676,6 +676,14 @@ def test_room_is_given_once_though_replacements_are_not_seen_yet() -> None:
     assert moves_of(planned(pending, nodes=nodes)) == 0
 
 
+def test_what_leaves_does_not_depend_on_how_many_others_wait() -> None:
+    """Two hundred kinds of pods wait, each for more than any node has."""
+    web, nodes = on_leaving_nodes(4, taints=(TERMINATION,))
+    waiting = [pod(f"w{n}", None, needs=replace(NEEDS, requests={"cpu": 90_000 + n})) for n in range(200)]
+    made = planned(web, nodes=(*nodes, node("free", SPOT, cpu=6000)), waiting=waiting)
+    assert moves_of(made) == 4
+
+
 def test_with_an_autoscaler_some_wait_for_it_and_missing_room_is_no_outage() -> None:
     web, nodes = on_leaving_nodes(20, taints=(TERMINATION,))
     on = ground_of((*nodes, node("free", SPOT, cpu=2000), node("spare", cpu=4000)), SCALED)
