@@ -87,8 +87,8 @@ class Room:
     ) -> str | None:
         """A node of the class (and pool) for the pod's replacement, promised to it then; None: none is proven.
 
-        The replacement comes up beside the old pod, unless that one goes first. What is urgent takes room also where too
-        many others wait to know what they will take: it must not depend on what they write.
+        The replacement comes up beside the old pod, unless that one goes first. What is urgent takes room also where so
+        many others wait that nobody knows what they will take.
         """
         is_known = self._seat(of)
         if not self._can_judge(pod) or not (is_known or is_urgent):
