@@ -25,8 +25,9 @@ from placement.model import Class, NodeRequirement, NodeTerm
 KEY = "outages.json"
 FIRST_SECONDS = 300.0
 LONGEST_SECONDS = 3600.0
-MOST_NOTED = 500  # beyond these the oldest are forgotten: a ConfigMap holds 1 MiB
-LONGEST_TERMS = 50  # keys and values
+MOST_OF_NAMESPACE = 10  # notes; one more stands for all of its namespace's pods of the class instead
+MOST_NOTED = 300  # of single namespaces; beyond these the oldest are forgotten: a ConfigMap holds 1 MiB
+LONGEST_TERMS = 500  # characters; what asks for more of nodes is noted without
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -85,6 +86,11 @@ class Outage:
     @property
     def key(self) -> tuple[object, ...]:
         return (self.of, self.zones, self.shape, self.namespace, self.terms)
+
+    @property
+    def is_whole(self) -> bool:
+        """It covers whatever a pod of its namespace asks for."""
+        return not self.zones and not self.terms and self.shape == Shape()
 
     @property
     def pods(self) -> str:
@@ -173,7 +179,7 @@ def is_narrower(own_terms: tuple[NodeTerm, ...], than: tuple[NodeTerm, ...]) -> 
 def without_zones(own_terms: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
     """What a note says of nodes beside its zones. Terms that are too long to note count as none."""
     terms = tuple(tuple(each for each in term if each.key != names.ZONE) for term in own_terms)
-    size = sum(len(each.values) + 1 for term in terms for each in term)
+    size = sum(len(str(each)) for term in terms for each in term)
     return terms if all(terms) and size <= LONGEST_TERMS else ()
 
 
@@ -182,12 +188,20 @@ def noted(outages: Outages, outage: Outage, now: float, seconds: float | None = 
 
     within as long after it ran out as it had lasted; an hour at most.
     """
+    if sum(bool(each.namespace) and each.namespace == outage.namespace for each in outages.noted) >= MOST_OF_NAMESPACE:
+        outage = replace(outage, zones=frozenset(), shape=Shape(), terms=())
     before = next((each for each in outages.noted if each.key == outage.key), None)
     strikes = before.strikes + 1 if before is not None and now < before.until + (before.until - before.since) else 0
     lasts = doubled(FIRST_SECONDS, strikes, LONGEST_SECONDS) if seconds is None else seconds
     new = replace(outage, since=now, until=now + lasts, strikes=strikes)
-    kept = _without(outages, [outage], now)
-    return Outages(outages.version + 1, (*kept[max(0, len(kept) + 1 - MOST_NOTED) :], new))
+    return Outages(outages.version + 1, (*_bounded(_without(outages, [outage], now)), new))
+
+
+def _bounded(kept: tuple[Outage, ...]) -> tuple[Outage, ...]:
+    """Without the oldest of single namespaces that are too many; what is noted for all stays."""
+    own = [each for each in kept if each.namespace]
+    forgotten = {id(each) for each in own[: max(0, len(own) + 1 - MOST_NOTED)]}
+    return tuple(each for each in kept if id(each) not in forgotten) if forgotten else kept
 
 
 def ended(outages: Outages, over: Iterable[Outage], now: float) -> Outages:

@@ -32,12 +32,13 @@ from placement.model import (
 )
 from placement.observation import Rates
 from placement.plan.actions import Action
-from placement.plan.assess import Assessment, assess
+from placement.plan.assess import Assessment, assess, stranded
 from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of
 from placement.plan.lost import Gone, proof_of
 from placement.plan.neighbours import Neighbours
 from placement.plan.release import was_of
 from placement.policy import Policy, resolve
+from rebalancer.drains import Drains
 from rebalancer.filing import discard, exclude, file, include, put
 from rebalancer.occupancy import Occupancy, is_on
 from rebalancer.remains import Remains
@@ -78,7 +79,9 @@ class Board:
         self._policies: dict[Any, Policy] = {}
         self._rates = Rates()
         self._announced: set[str] = set()  # nodes whose termination was announced
-        self._drained: set[str] = set()  # nodes that are cordoned, and that others evict pods from
+        self._drains = Drains()
+        self._now = 0.0  # of the last pass
+        self._stranded: dict[str, Assessment] = {}  # opted-out workloads with pods that find no node because of us
         self.interrupted: deque[Node] = deque(maxlen=MOST_INTERRUPTED)  # spot nodes that the cloud took, each once
         self._dirty: set[str] = set()
         self._ground: Ground | None = None
@@ -139,10 +142,10 @@ class Board:
         self._notice(old, new)
         old = self._nodes.get(known.name)
         if new is None:
-            self._drained.discard(known.name)
+            self._drains.forget(known.name)
             self._lose(known)
         else:
-            new = self._judged(new)
+            new = self._drains.judged(new, self._now)
             self.lost.pop(new.name, None)
         if old is None or new is None or _differs(old, new):
             self._ground = None
@@ -151,19 +154,9 @@ class Board:
             self._ground = None
         put(self._nodes, known.name, new)
 
-    def _judged(self, node: Node) -> Node:
-        """Whether it is drained: cordoned, and others have evicted a pod from it since. An uncordon ends that."""
-        if not node.unschedulable:
-            self._drained.discard(node.name)
-            return node
-        if node.name not in self._drained and not any(pod.is_drained for pod in self._pods_on.get(node.name, ())):
-            return node
-        self._drained.add(node.name)
-        return replace(node, drained=True)
-
     def is_drained(self, node: str) -> bool:
         """From any thread."""
-        return node in self._drained
+        return self._drains.is_drained(node)
 
     def _lose(self, node: Node) -> None:
         if self._pods_on.get(node.name):
@@ -239,6 +232,7 @@ class Board:
 
     def _drain(self, name: str) -> None:
         """Somebody evicts from this node; a bare cordon becomes a drain."""
+        self._drains.evict(name, self._now)
         node = self._nodes.get(name)
         if node is not None and node.unschedulable and not node.drained:
             self._take_node(node, node)
@@ -308,9 +302,10 @@ class Board:
         Pods and workloads carry what anybody wrote. Whatever one of them makes of our code ends here: it is told once,
         the workload is left alone until it changes or the next sweep, and all others go on.
         """
+        self._now = now
         touched = set(self._workloads) if all_of_them else self._dirty
         if abs(now - self._looked_at) >= LOOK_SECONDS:  # clocks are set, and may go back
-            touched = touched | self._restless
+            touched = touched | self._restless | self._stranded.keys()
             self._looked_at = now
         self._dirty = set()
         self.version += len(touched)
@@ -330,13 +325,20 @@ class Board:
         group = self._group(uid)
         if group is None:
             self._leave_alone(uid)
+            self._strand(uid, ground, now)
             return
+        self._stranded.pop(uid, None)
         found = assess(group, ground, now)
         self._note_lost(found)
         if uid not in self.assessments:
             self.sizes[group.workload.namespace] += 1
         self.assessments[uid] = found
         (self._restless.add if found.is_restless else self._restless.discard)(uid)
+
+    def _strand(self, uid: str, ground: Ground, now: float) -> None:
+        """An opted-out workload: nothing is done but to free pods that wait because of what we required of them."""
+        group = self._group(uid, opted_out=True)
+        put(self._stranded, uid, None if group is None else stranded(group, ground, now))
 
     def _leave_alone(self, uid: str) -> None:
         before = self.assessments.pop(uid, None)
@@ -352,7 +354,7 @@ class Board:
     @property
     def restless(self) -> list[Assessment]:
         """What there is to plan for, in a lasting order."""
-        return [self.assessments[uid] for uid in sorted(self._restless)]
+        return [*(self.assessments[uid] for uid in sorted(self._restless)), *self._stranded.values()]
 
     def left_over(self) -> Iterator[Action]:
         """The ends of released pods that no assessment covers."""
@@ -390,9 +392,9 @@ class Board:
         """When an autoscaler last said that it brings a node for this pod."""
         return self._signs.is_awaited(pod)
 
-    def _group(self, uid: str) -> Group | None:
+    def _group(self, uid: str, *, opted_out: bool = False) -> Group | None:
         workload = self._workloads.get(uid)
-        if workload is None or workload.is_opted_out or workload.template.is_placed_by_others:
+        if workload is None or workload.is_opted_out is not opted_out or workload.template.is_placed_by_others:
             return None
         if not self._is_opted_in(workload.namespace):
             return None
@@ -405,9 +407,14 @@ class Board:
 
     def _cohorts(self, workload: Workload) -> tuple[Cohort, ...]:
         if workload.kind is Kind.STATEFUL_SET:
-            pods = self._pods_of.get(workload.uid, ())
+            pods = self._own(workload.uid, workload.namespace)
             return (Cohort(workload.uid, workload.replicas, workload.settled, workload.template, pods),)
         return tuple(self._cohort(each) for each in self._sets_of.get(workload.uid, ()) if self._is_active(each))
+
+    def _own(self, uid: str, namespace: str) -> tuple[Pod, ...]:
+        return tuple(
+            pod for pod in self._pods_of.get(uid, ()) if pod.namespace == namespace
+        )  # anybody may name an owner
 
     def _is_active(self, replica_set: ReplicaSet) -> bool:
         """It has or wants pods. Most revisions are old ones."""
@@ -421,7 +428,7 @@ class Board:
             replica_set.replicas,
             replica_set.settled,
             replica_set.template,
-            self._pods_of.get(uid, ()),
+            self._own(uid, replica_set.namespace),
             tuple(pod for pod in self._released_of.get(uid, ()) if was_of(pod, replica_set)),
         )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Protocol
 
+from kube.errors import ApiError
 from placement.model import Key, Namespace, Node, Owner, Pod
 from placement.outage import Outage
 from placement.outcome import Outcome
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 # second where two writes to the budget meet. Nobody else is to wait for that.
 PATIENCE_SECONDS = 0.2
 MOST_ENDS = 16
+RESTS_ON_NOTES = (How.BURY, How.RELEASE, How.REPLACE)  # their replacements are placed by what is noted
 
 
 class Writer(Protocol):
@@ -132,20 +134,27 @@ class Executor:
     def perform(self, plan: Plan) -> list[Done]:
         """Also tells what came of what was under way. Whoever plans leaves alone what still is.
 
-        Raises ApiError where an outage could not be noted: what follows rests on it.
+        Raises ApiError where an outage could not be noted, when all that does not rest on it is done.
         """
         if (plan.outages or plan.ended) and not self._sight.is_leading():
             return self._over()
-        if plan.outages:
-            self._notebook.note(plan.outages)
-        if plan.ended:
-            self._notebook.end(plan.ended)
+        try:
+            if plan.outages:
+                self._notebook.note(plan.outages)
+            if plan.ended:
+                self._notebook.end(plan.ended)
+        except ApiError:
+            self._carry_out([action for action in plan.actions if action.how not in RESTS_ON_NOTES])
+            raise
+        return self._carry_out(plan.actions)
+
+    def _carry_out(self, actions: Iterable[Action]) -> list[Done]:
         done: list[Done] = []
-        for (how, _), actions in groupby(plan.actions, _phase):
+        for (how, _), alike in groupby(actions, _phase):
             if how is How.FINISH:
-                self._end(actions)
+                self._end(alike)
             else:
-                done += self._together(actions)
+                done += self._together(alike)
         return [*done, *self._over()]
 
     def _together(self, actions: Iterable[Action]) -> list[Done]:

@@ -253,6 +253,8 @@ class Loop:
             del self._failed[tried]
         for uid in [uid for uid, (_, at) in self._released.items() if at + REMEMBERED_SECONDS < now]:
             del self._released[uid]
+        for aim in [aim for aim, at in self._proofs.items() if at + REMEMBERED_SECONDS < now]:
+            del self._proofs[aim]
         for where in [where for where, before in self._evicted.items() if before.at + REMEMBERED_SECONDS < now]:
             del self._evicted[where]
 

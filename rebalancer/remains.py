@@ -61,7 +61,8 @@ class Remains:
         return LeftBehind(pod, revision, siblings, workload, serving, found is not None, may_evict)
 
     def _live(self, revision: ReplicaSet) -> tuple[Pod, ...]:
-        return tuple(pod for pod in self.pods_of.get(revision.uid, ()) if pod.is_live)
+        own = self.pods_of.get(revision.uid, ())
+        return tuple(pod for pod in own if pod.is_live and pod.namespace == revision.namespace)
 
     def _by_labels(self, pod: Pod, revision: ReplicaSet | None) -> Workload | None:
         """As the version before released pods: without an owner. A ReplicaSet that was left behind has none either."""

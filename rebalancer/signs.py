@@ -20,7 +20,7 @@ class Signs:
     def take(self, old: Sign | None, new: Sign | None) -> None:
         if old is not None and self._signs.get(_regarding(old)) is old:
             del self._signs[_regarding(old)]
-        if new is None or (new.reason == DELETED_BY_CLOUD and new.kind != "Node"):
+        if new is None or (new.reason == DELETED_BY_CLOUD and not _is_of_cloud(new)):
             return
         known = self._signs.get(_regarding(new))
         if known is None or known.at <= new.at:
@@ -39,6 +39,11 @@ class Signs:
         """When an autoscaler last said that it brings a node for this pod."""
         found = [self._signs.get((reason, pod.namespace, pod.name)) for reason in SCALE_UPS]
         return max((sign.at for sign in found if sign is not None), default=float("-inf"))
+
+
+def _is_of_cloud(sign: Sign) -> bool:
+    """Events about Nodes are in this namespace. In others tenants write what they like."""
+    return sign.kind == "Node" and sign.namespace == "default"
 
 
 def _regarding(sign: Sign) -> tuple[str, str, str]:

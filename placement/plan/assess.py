@@ -90,6 +90,7 @@ class Assessment:
     stuck: tuple[Stuck, ...] = ()
     lost: tuple[Pod, ...] = ()
     under_way: int = 0  # moves of ours and others' evictions
+    moving: int = 0  # of these: moves of ours
     is_written: bool = True  # pods carry the slots that they should have
 
     @property
@@ -134,11 +135,19 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         sweeps=tuple(sweeps),
         stuck=tuple(stuck),
         lost=tuple(_lost(group, sites)),
-        under_way=_under_way(group, configuration),
+        under_way=_going(group) + (moving := _moving(group, configuration)),
+        moving=moving,
         is_written=all(member.written == member.slot for member in members),
     )
     wishes = tuple(_wishes(found, ground, now))
     return replace(found, wishes=wishes) if wishes else found
+
+
+def stranded(group: Group, ground: Ground, now: float) -> Assessment | None:
+    """An opted-out workload's pods that wait because of what we required of them; None: there are none."""
+    found = assess(replace(group, policy=replace(group.policy, rebalance="off")), ground, now)
+    stuck = tuple(replace(each, undo=()) for each in found.stuck)
+    return replace(found, notes=(), sweeps=(), wishes=(), lost=(), stuck=stuck) if stuck else None
 
 
 def _serving(group: Group, members: Sequence[Member], sites: Sites) -> Iterator[Site]:
@@ -163,11 +172,15 @@ def _in_slot(member: Member, slot: int) -> Member:
     return member if member.slot == slot else member._replace(slot=slot)
 
 
-def _under_way(group: Group, configuration: Configuration) -> int:
-    """Also what others evict; not what waits for the drainer, since nobody knows whether there is one."""
-    going = sum(pod.terminating for cohort in group.cohorts for pod in cohort.pods)
+def _going(group: Group) -> int:
+    """Pods on their way out, by whomever."""
+    return sum(pod.terminating for cohort in group.cohorts for pod in cohort.pods)
+
+
+def _moving(group: Group, configuration: Configuration) -> int:
+    """Moves of ours; not what waits for the drainer, since nobody knows whether there is one."""
     released_pods = (pod for cohort in group.cohorts for pod in cohort.released)
-    return going + sum(asks_to_be_kept(pod, configuration) is None for pod in released_pods)
+    return sum(asks_to_be_kept(pod, configuration) is None for pod in released_pods)
 
 
 # --- moves that are under way ----------------------------------------------------------------------------------------
@@ -250,7 +263,7 @@ def _stuck(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, no
     """Pods that wait for a class because we require it of them."""
     for member in own:
         pod = member.pod
-        if not pod.unschedulable or pod.node or member.of is None or pod.decision_id is None:
+        if not pod.unschedulable or pod.node or member.of is None or not pod.decision:
             continue
         if names.SOFT in pod.annotations or names.LEFT_ALONE in pod.annotations:
             continue

@@ -25,10 +25,10 @@ from placement.plan.group import (
     undone,
 )
 from placement.plan.lost import Short, burials, left_behind, outages_of_loss
-from placement.plan.release import release
+from placement.plan.release import LONGEST_UNDONE_SECONDS, release
 from placement.plan.room import Room
-from placement.plan.scene import Scene, Target, demand_of, target
-from placement.plan.stuck import AUTOSCALER_SECONDS, WayOut
+from placement.plan.scene import AUTOSCALER_SECONDS, Scene, Target, demand_of, target
+from placement.plan.stuck import WayOut
 
 # Moves that do not help are stopped: in a namespace when so many of its workloads, and at least a tenth of them, had to
 # undo one; everywhere when that happened in so many namespaces, and at least a quarter of them.
@@ -67,7 +67,8 @@ class _Chooser:
         self._per_namespace: Counter[str] = Counter()
         self._per_node: Counter[str] = Counter()
         self._probes: Counter[tuple[str, Target]] = Counter()  # with their namespace: a tenant waits for its own alone
-        self._in_all = self._begun = self._without_room = 0
+        self._in_all = self._begun = 0
+        self._without_room: Counter[str] = Counter()  # by namespace
         self._disrupted: Counter[str] = Counter()  # by budget
         self._quota_taken: dict[str, Counter[str]] = {}
         self._skipped: Counter[tuple[str, Why, Blocked]] = Counter()
@@ -153,8 +154,9 @@ class _Chooser:
     def _count_under_way(self, each: Assessment) -> None:
         workload = each.group.workload
         self._per_workload[workload.uid] += each.under_way
-        self._per_namespace[workload.namespace] += each.under_way
-        self._in_all += each.under_way
+        moving = min(each.moving, self._moves.per_namespace)  # others' evictions count for their workload alone
+        self._per_namespace[workload.namespace] += moving
+        self._in_all += moving
         for cohort in each.group.cohorts:
             for pod in cohort.released:
                 if asks_to_be_kept(pod, self._scene.ground.configuration) is not None:
@@ -162,18 +164,19 @@ class _Chooser:
                 aim = target(each.group, former_slot(pod), pod, self._scene.ground)
                 self._probes[workload.namespace, aim] += 1
                 self._per_node[pod.node] += 1
+        oldest = self._scene.now - AUTOSCALER_SECONDS  # who waits for longer waits for no autoscaler
+        waiting = sum(not member.pod.node and member.pod.created > oldest for member in each.members)
         released = sum(len(cohort.released) for cohort in each.group.cohorts)
-        self._without_room += min(released, sum(not member.pod.node for member in each.members))
+        self._without_room[workload.namespace] += min(released, waiting)
 
     def _waiting(self) -> Iterator[Pod]:
         """Pods that will take room somewhere: not those with a gate, nor those that have fitted nowhere for a while.
 
         What an autoscaler brings a node for will take that.
         """
-        now, is_awaited = self._scene.now, self._scene.is_awaited
         for pod in self._scene.waiting:
-            is_fresh = not pod.unschedulable or now - pod.changed < HOPELESS_SECONDS
-            if not pod.waits and (is_fresh or now - is_awaited(pod) < AUTOSCALER_SECONDS):
+            is_fresh = self._scene.now - (pod.changed or pod.created) < HOPELESS_SECONDS
+            if not pod.waits and (is_fresh or self._scene.is_coming(pod)):
                 yield pod
         for each in self._scene.assessments:
             yield from self._to_come(each)
@@ -235,8 +238,10 @@ class _Chooser:
         if falls_back and self._room.take(pod, wish.to.other, siblings, is_urgent=True) is not None:
             self._short.append((wish.to, pod, wish.group.workload))
             return None
-        self._without_room += 1
-        return None if is_scaled and self._without_room <= self._moves.without_room else Blocked.NO_PLACE
+        namespace = wish.group.workload.namespace
+        self._without_room[namespace] += 1
+        may_wait = is_scaled and self._without_room[namespace] <= self._moves.without_room
+        return None if may_wait else Blocked.NO_PLACE
 
     def _limited(self, wish: Wish) -> Blocked | None:
         workload, moves = wish.group.workload, self._moves
@@ -266,10 +271,12 @@ class _Chooser:
 
     def _is_failing(self, namespace: str) -> bool:
         """Moves do not help there, or in a large part of the cluster."""
-        sizes = self._scene.sizes
-        if self._failing[namespace] >= max(BREAKER_WORKLOADS, sizes.get(namespace, 0) // 10):
+        if self._fails(namespace):
             return True
-        return len(self._failing) >= max(BREAKER_NAMESPACES, len(sizes) // 4)
+        return sum(map(self._fails, self._failing)) >= max(BREAKER_NAMESPACES, len(self._scene.sizes) // 4)
+
+    def _fails(self, namespace: str) -> bool:
+        return self._failing[namespace] >= max(BREAKER_WORKLOADS, self._scene.sizes.get(namespace, 0) // 10)
 
     def _is_trying(self, namespace: str) -> bool:
         return any(count for (where, _), count in self._probes.items() if where == namespace)
@@ -396,8 +403,9 @@ def _turn(action: Action) -> int:
 
 
 def _is_undone(pod: Pod, now: float) -> bool:
+    """What is said to be longer than we ever wait, somebody else has written."""
     tried = undone(pod)
-    return tried is not None and now < tried.until
+    return tried is not None and now < tried.until <= now + LONGEST_UNDONE_SECONDS
 
 
 def _asked(pod: Pod) -> dict[str, int]:

@@ -87,7 +87,7 @@ def left_behind(buried: Iterable[Action], room: Room) -> Iterator[Short]:
             lost.setdefault(action.origin, {})[action.pod.uid] = action
     for of, actions in lost.items():
         short = left_out((action.pod for action in actions.values()), room, of)
-        for pod in {(id(pod.required_terms), id(pod.needs)): pod for pod in short}.values():
+        for pod in {_kind(pod): pod for pod in short}.values():
             if _has_way_out(pod, of, room):
                 yield of, pod, actions[pod.uid].workload
 
@@ -96,16 +96,31 @@ def outages_of_loss(short: Iterable[Short], room: Room, outages: Outages, now: f
     """Classes that have no room left for what was lost, or will be, with their nodes; noted once.
 
     Where only pods that are bound to some zones or nodes are left out, the class is out for these, and for no others.
+    It is out for all namespaces if nothing but CPU and memory is short. What else a pod asks for (devices, distance
+    from others) says nothing about others' pods.
     """
     classes, zones = room.ground.configuration.classes, room.ground.zones
-    alike = {(of, id(pod.required_terms), id(pod.needs)): (of, pod, workload) for of, pod, workload in short}
+    alike = {(of, *_kind(pod)): (of, pod, workload) for of, pod, workload in short}
     for of, pod, workload in alike.values():
         terms, shape = own_terms(pod, classes), shape_of(pod)
-        if outages.stands(of, zones[of], Demand("", terms, shape), now):
+        namespace = "" if _asks_for_amounts_alone(pod) else pod.namespace
+        if outages.stands(of, zones[of], Demand(namespace, terms, shape), now):
             continue
         where, owner = limited_to(zones[of], terms), "" if workload is None else f"{workload.kind} {workload.key}"
         evidence = Evidence(str(pod.key), owner)
-        yield Outage(of, 0.0, where, shape, by=BY, terms=without_zones(terms), evidence=evidence)
+        noted_terms = without_zones(terms)
+        yield Outage(of, 0.0, where, shape, by=BY, namespace=namespace, terms=noted_terms, evidence=evidence)
+
+
+def _kind(pod: Pod) -> tuple[object, ...]:
+    """What decides whether it fits; with its namespace, where others' pods may fit all the same."""
+    return id(pod.required_terms), id(pod.needs), "" if _asks_for_amounts_alone(pod) else pod.namespace
+
+
+def _asks_for_amounts_alone(pod: Pod) -> bool:
+    needs = pod.needs
+    is_plain = not (needs.has_pod_affinity or needs.hard_spread or needs.host_ports)
+    return is_plain and all(key in ("cpu", "memory") for key in needs.requests)
 
 
 def _has_way_out(pod: Pod, of: Class, room: Room) -> bool:

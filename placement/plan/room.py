@@ -126,7 +126,13 @@ class Room:
         return self._fitting[kind][0]
 
     def fits_empty(self, pod: Pod, of: Class) -> bool:
-        """Whether it would, were the nodes that are there empty: an autoscaler can bring more of them."""
+        """Whether it would, were the nodes that are there empty: an autoscaler can bring more of them.
+
+        False for a pod that keeps its distance from others by more than hosts: more nodes need not help it.
+        """
+        keys = {term.topology_key for term in (*pod.needs.affinity, *pod.needs.anti_affinity)}
+        if not keys.union(rule.topology_key for rule in pod.needs.hard_spread) <= {names.HOSTNAME}:
+            return False
         is_suited, asked = self._suited(pod, of, (), None), pod.needs.requests.items()
         return any(
             all(site.node.allocatable.get(key, 0) >= amount for key, amount in asked) and is_suited(site)

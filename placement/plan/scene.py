@@ -17,6 +17,8 @@ from placement.plan.lost import Lost
 from placement.plan.neighbours import Neighbours
 from placement.plan.room import Used
 
+AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
+CLOCKS_DIFFER_SECONDS = 60.0
 Target = tuple[Class, Pool | None, Shape]  # what one probe stands for: the class, the pool that is preferred, the shape
 
 
@@ -41,6 +43,10 @@ class Scene:
     most_notes: int | None = None  # annotations at once; None: all
     sizes: Mapping[str, int] = field(default_factory=dict)  # by namespace: how many workloads we look after
     neighbours: Neighbours | None = None  # None: no place is proven for pods with affinity to other pods
+
+    def is_coming(self, pod: Pod) -> bool:
+        """An autoscaler said not long ago that it brings a node. What is dated in the future somebody made up."""
+        return -CLOCKS_DIFFER_SECONDS < self.now - self.is_awaited(pod) < AUTOSCALER_SECONDS
 
 
 def demand_of(pod: Pod, classes: Classes) -> Demand:

@@ -8,6 +8,7 @@ webhook does not require spot, so that needs no outage. None of this is a move: 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -15,14 +16,14 @@ from placement import names
 from placement.model import Class, Pod
 from placement.outage import LONGEST_SECONDS, Demand, Evidence, Outage, Shape, limited_to, without_zones
 from placement.plan.actions import Action, Blocked, How, Why
-from placement.plan.assess import Stuck
+from placement.plan.assess import Assessment, Stuck
 from placement.plan.group import Member, Site
 from placement.plan.lost import BY
-from placement.plan.room import Room
-from placement.plan.scene import Scene, Target, demand_of, target
+from placement.plan.room import Reach, Room
+from placement.plan.scene import AUTOSCALER_SECONDS, Scene, Target, demand_of, target
 
 SHORTEST_OUTAGE_SECONDS = 30.0  # one of ours is not ended sooner, whatever room there seems to be
-AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
+MOST_TESTS = 32  # kinds of pods whose place is looked for in a pass, shared by the namespaces
 REPLACE_SECONDS = 3.0  # a pod that is younger, and than the outage, is not replaced again
 # The scheduler's words where a pod with volumes or resource claims is kept from nodes by its node terms, and not by
 # what it claims. Only it knows which nodes a claim can be used on.
@@ -54,10 +55,15 @@ class WayOut:
         self._demands: dict[tuple[object, ...], Demand] = {}
         self._out: dict[tuple[Class, Demand], bool] = {}
         self._fitting: dict[tuple[object, ...], bool] = {}
+        self._tests: Counter[str] = Counter()  # fit tests by namespace: each may look at every node
+        self._most_tests = MOST_TESTS
+        self._untested: set[str] = set()  # namespaces of pods whose turn was not yet
 
     def freed(self) -> Freed:
         found = Freed()
-        for each in self._scene.assessments:
+        waiting = [each for each in self._scene.assessments if each.stuck]
+        self._most_tests = max(1, MOST_TESTS // max(1, len({each.group.workload.namespace for each in waiting})))
+        for each in _rotated(waiting, int(self._scene.now) * self._most_tests):
             for stuck in each.stuck:
                 actions = self._one(stuck, each.members, found.outages)
                 (found.given_up if stuck.undo else found.replaced).extend(actions)
@@ -68,20 +74,19 @@ class WayOut:
         if not stuck.falls_back:
             return ()
         demand = self._demand(stuck.pod)
-        has_way_out = bool(stuck.undo) or self._has_way_out(stuck, siblings)
-        if has_way_out:
-            self._evidence.add((stuck.of, demand))
         is_required = stuck.group.policy.rebalance == "auto" or stuck.of is Class.ON_DEMAND  # of the next one, too
-        if is_required and self._is_out(stuck.of, demand):
-            return self._while_out(stuck, demand, has_way_out, outages)
-        blocked = self._not_yet(stuck)
-        if blocked is None and stuck.undo and not self.needs_probe(self._aim(stuck), demand):
-            return stuck.undo
-        if blocked is None and not has_way_out:
-            blocked = Blocked.NO_PLACE
+        is_out = is_required and self._is_out(stuck.of, demand)
+        blocked = None if is_out else self._not_yet(stuck)
+        if blocked is None:
+            blocked = None if stuck.undo or self._has_way_out(stuck, siblings) else Blocked.NO_PLACE
         if blocked is not None:
             self._skip(stuck.group.workload.uid, Why.STUCK, blocked)
             return ()
+        self._evidence.add((stuck.of, demand))
+        if is_out:
+            return self._while_out(stuck, demand, outages)
+        if stuck.undo and not self.needs_probe(self._aim(stuck), demand):
+            return stuck.undo
         if not is_required:
             return stuck.undo or (self._created_again(stuck),)
         outages.append(self._note(stuck, demand))  # of a class that was out a probe shows that it still is
@@ -89,21 +94,19 @@ class WayOut:
 
     def _not_yet(self, stuck: Stuck) -> Blocked | None:
         """It may still be scheduled, or an autoscaler brings a node."""
-        now, waited = self._scene.now, self._scene.now - stuck.since
+        waited = self._scene.now - stuck.since
         if waited < stuck.after:
             return Blocked.WAITING
-        if waited < AUTOSCALER_SECONDS and now - self._scene.is_awaited(stuck.pod) < AUTOSCALER_SECONDS:
-            return Blocked.AUTOSCALER
-        return None
+        return Blocked.AUTOSCALER if waited < AUTOSCALER_SECONDS and self._scene.is_coming(stuck.pod) else None
 
-    def _while_out(self, stuck: Stuck, demand: Demand, has_way_out: bool, outages: list[Outage]) -> Sequence[Action]:
+    def _while_out(self, stuck: Stuck, demand: Demand, outages: list[Outage]) -> Sequence[Action]:
         if stuck.undo or not self._is_old_enough(stuck):
             return stuck.undo
-        if not has_way_out:
-            self._skip(stuck.group.workload.uid, Why.STUCK, Blocked.NO_PLACE)
-            return ()
-        if self._is_admitted_in_vain(stuck):
-            outages.append(self._note(stuck, demand, Shape()))
+        if self._is_admitted_in_vain(stuck, self._since(stuck)):
+            if self._is_admitted_in_vain(stuck, self._since(stuck, whole=True)):
+                self._skip(stuck.group.workload.uid, Why.STUCK, Blocked.REFUSED)  # no note helps, nor does another try
+            else:
+                outages.append(self._note(stuck, Demand(demand.namespace)))
             return ()
         return (self._created_again(stuck),)
 
@@ -124,24 +127,28 @@ class WayOut:
         pod, other = stuck.pod, stuck.of.other
         if pod.needs.has_claims and not _is_refused_by_terms(pod):
             return False
-        is_scaled = self._classes.is_scaled or self._scene.is_awaited(pod) > float("-inf")
+        is_scaled = self._classes.is_scaled or self._scene.is_coming(pod)
         is_plain = not (pod.needs.hard_spread or pod.needs.has_pod_affinity)
         owner = "" if is_plain else stuck.group.workload.uid
         key = (other, id(pod.needs), pod.required_terms, is_scaled, owner)
         if key not in self._fitting:
+            if self._tests[pod.namespace] >= self._most_tests:
+                self._untested.add(pod.namespace)
+                return False  # its turn comes with a later pass
+            self._tests[pod.namespace] += 1
             self._fitting[key] = self._room.fits(pod, other, siblings) or (
                 is_scaled and self._room.fits_empty(pod, other)
             )
         return self._fitting[key]
 
-    def _note(self, stuck: Stuck, demand: Demand, shape: Shape | None = None) -> Outage:
+    def _note(self, stuck: Stuck, demand: Demand) -> Outage:
         """For its own namespace, and what it asks for: nobody else's pods are softened by it."""
         workload = stuck.group.workload
         return Outage(
             stuck.of,
             0.0,
             limited_to(self._scene.ground.zones[stuck.of], demand.own_terms),
-            demand.shape if shape is None else shape,
+            demand.shape,
             by=BY,
             namespace=demand.namespace,
             terms=without_zones(demand.own_terms),
@@ -156,18 +163,19 @@ class WayOut:
         created = stuck.pod.created
         return self._scene.now - created >= REPLACE_SECONDS or any(created < since for since in self._since(stuck))
 
-    def _is_admitted_in_vain(self, stuck: Stuck) -> bool:
-        """It was created while the outage stood, and not softened: webhooks after ours made it ask for more.
+    def _is_admitted_in_vain(self, stuck: Stuck, noted: Sequence[float]) -> bool:
+        """It was created while these outages stood, and not softened: webhooks after ours made it ask for more.
 
-        What is noted for its shape does not cover what it asked for when it was admitted.
+        What is noted for its shape and terms does not cover what it asked for when it was admitted.
         """
-        return all(since + REPLACE_SECONDS < stuck.pod.created for since in self._since(stuck))
+        return bool(noted) and all(since + REPLACE_SECONDS < stuck.pod.created for since in noted)
 
-    def _since(self, stuck: Stuck) -> list[float]:
-        """When the outages that stand and cover it were noted."""
+    def _since(self, stuck: Stuck, *, whole: bool = False) -> list[float]:
+        """When the outages that stand and cover it were noted; or of these those that cover whatever a pod asks for."""
         demand = self._demand(stuck.pod)
         standing = self._scene.outages.standing(self._scene.now)
-        return [each.since for each in standing if each.of is stuck.of and each.covers(demand)]
+        covering = (each for each in standing if each.of is stuck.of and each.covers(demand))
+        return [each.since for each in covering if not whole or each.is_whole]
 
     def _aim(self, stuck: Stuck) -> Target:
         return target(stuck.group, stuck.pod.slot, stuck.pod, self._scene.ground)
@@ -205,6 +213,8 @@ class WayOut:
                 yield outage
 
     def _is_waited_for(self, outage: Outage, new: Sequence[Outage]) -> bool:
+        if outage.namespace in self._untested or (self._untested and not outage.namespace):
+            return True
         return any(of is outage.of and outage.covers(demand) for of, demand in self._evidence) or any(
             each.of is outage.of and each.namespace in ("", outage.namespace) for each in new
         )
@@ -222,13 +232,26 @@ class WayOut:
         )
 
     def _has_room(self, outage: Outage) -> bool:
-        return any(self._has_room_for(outage.shape, site) for site in self._room.targets(outage.of))
+        """On a node that pods which it covers may use, taints apart."""
+        reach = Reach(outage.terms, ())
+        return any(
+            (not outage.zones or site.pool.zone in outage.zones)
+            and reach.selects(site)
+            and self._has_room_for(outage.shape, site)
+            for site in self._room.targets(outage.of)
+        )
 
     def _has_room_for(self, shape: Shape, site: Site) -> bool:
         free = self._room.free(site)
         return Shape(max(1, shape.cpu_millis), shape.memory_mib).covers(
             Shape(free.get("cpu", 0), free.get("memory", 0) // 1024**2)
         )
+
+
+def _rotated(waiting: list[Assessment], by: int) -> list[Assessment]:
+    """Each pass begins with others, so that all have their turn."""
+    begin = by % len(waiting) if len(waiting) > MOST_TESTS else 0
+    return [*waiting[begin:], *waiting[:begin]]
 
 
 def _is_refused_by_terms(pod: Pod) -> bool:
