@@ -258,8 +258,28 @@ DRAINS: dict[str, tuple[list[Any], bool]] = {
     "the end of a move of ours": ([CORDONED, RELEASED_ONE], False),
     "a pod that is deleted": ([CORDONED, replace(EVICTED, evicted=False)], False),
     "an eviction from another node": ([CORDONED, replace(EVICTED, node="m")], False),
+    "an eviction long before a cordon": ([EVICTED, 60.0, CORDONED], False),
     "uncordoned again": ([CORDONED, EVICTED, Node("n")], False),
 }
+
+
+def test_pods_of_another_namespace_are_nobodys_here() -> None:
+    """Anybody may name any UID as the owner of a pod."""
+    cluster = small()
+    rebalancer = Rebalancer(cluster)
+    cluster.run(30)
+    web = cluster.workloads[0]
+    one = cluster.pods_of(web)[0]
+    rebalancer.board.observe(None, replace(one, namespace="evil", name="evil", uid="evil"))
+    rebalancer.board.drain()
+    rebalancer.board.refresh(cluster.now, all_of_them=True)
+    assert {member.pod.namespace for member in rebalancer.board.assessments[web.uid].members} == {one.namespace}
+
+
+def test_an_event_about_a_node_counts_only_where_no_tenant_writes() -> None:
+    unready = replace(SPOT_NODE, ready=False)
+    assert board_after_loss(unready, SAID).lost["n"].proof
+    assert not board_after_loss(unready, replace(SAID, namespace="evil")).lost["n"].proof
 
 
 @pytest.mark.parametrize(("facts", "expected"), DRAINS.values(), ids=DRAINS.keys())
@@ -267,6 +287,9 @@ def test_a_cordon_followed_by_somebodys_eviction_is_a_drain(facts: list[Any], ex
     """It stays one when the evicted pod is gone."""
     board = Board(Configuration())
     for fact in facts:
+        if isinstance(fact, float):
+            board.refresh(fact)
+            continue
         board.observe(None, fact)
         board.drain()
     board.observe(EVICTED, None)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kube.errors import ApiError
 from placement import names
 from placement.model import NOTHING, Key, Namespace, Node, Owner, Pod
 from placement.outage import Outage
@@ -37,6 +38,7 @@ class Cluster:
     ) -> None:
         self.objects = {(type(each), each.key): each for each in objects}
         self.written: list[str] = []
+        self.refuses_notes = False
         sight = Sight(
             is_leading=lambda: is_leading,
             is_paused=lambda: is_paused,
@@ -81,6 +83,8 @@ class Cluster:
         return self._write("fail", key)
 
     def note(self, outages: Any) -> None:
+        if self.refuses_notes:
+            raise ApiError("PUT state", "too long")
         self.written.append("note")
 
     def end(self, outages: Any) -> None:
@@ -159,6 +163,15 @@ def test_what_is_done_in_every_mode_is_done_while_moves_are_paused() -> None:
     paused = Cluster(*THERE, is_paused=True)
     waits = replace(FINISH, how=How.REPLACE, in_every_mode=True)
     assert paused.perform(waits, outages=(Outage(SPOT, 0.0),)) == [Outcome.DONE]
+
+
+def test_what_rests_on_no_note_is_done_though_a_note_cannot_be_written() -> None:
+    """One that is refused must not stop the ends of moves."""
+    cluster = Cluster(*THERE)
+    cluster.refuses_notes = True
+    with pytest.raises(ApiError):
+        cluster.perform(FINISH, replace(FINISH, how=How.BURY), outages=(Outage(SPOT, 0.0),))
+    assert [each.split()[0] for each in cluster.written] == ["evict-replaced"]
 
 
 def test_what_was_released_is_put_back_though_the_label_is_gone() -> None:
