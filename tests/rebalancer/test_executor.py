@@ -84,7 +84,7 @@ class Cluster:
 
     def note(self, outages: Any) -> None:
         if self.refuses_notes:
-            raise ApiError("PUT state", "too long")
+            raise ApiError("PUT state", 422, "Invalid", "too long")
         self.written.append("note")
 
     def end(self, outages: Any) -> None:
