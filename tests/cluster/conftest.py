@@ -16,21 +16,28 @@ from tests.cluster.world import World, label
 
 
 @pytest.fixture(scope="session")
-def installation(cluster: LocalCluster, admin: Client) -> Iterator[tuple[Installed, Lead]]:
-    """Spotweave with one webhook, as `spotweave run` installs it, and somebody who leads; shared by the session."""
-    with running(cluster.kubeconfig, log_level="warning") as spotweave, leading(admin) as lead:
-        yield spotweave, lead
+def installation(cluster: LocalCluster) -> Iterator[Installed]:
+    """Spotweave with one webhook, as `spotweave run` installs it; shared by the session."""
+    with running(cluster.kubeconfig, log_level="warning") as spotweave:
+        yield spotweave
 
 
-@pytest.fixture(scope="session")
-def installed(installation: tuple[Installed, Lead]) -> Installed:
-    return installation[0]
+@pytest.fixture(scope="module")
+def lead(installation: Installed, admin: Client) -> Iterator[Lead]:
+    """Somebody who leads; for one module, since other tests use the Lease too."""
+    with leading(admin) as lead:
+        yield lead
+
+
+@pytest.fixture(scope="module")
+def installed(installation: Installed, lead: Lead) -> Installed:
+    return installation
 
 
 @pytest.fixture
-def no_leader(installation: tuple[Installed, Lead]) -> Iterator[None]:
+def no_leader(lead: Lead) -> Iterator[None]:
     """For a test that leads itself."""
-    with installation[1].aside():
+    with lead.aside():
         yield
 
 

@@ -127,4 +127,5 @@ def test_watches_that_expire_are_begun_anew_and_nothing_is_done_twice(scene: Sce
     assert len(proxy.asked) < 400
     assert scene.settles("web")["web"].actual == Mix(6, 14)
     assert scene.watcher.worst("web") == REPLICAS
+    wait_for("the last of the old pods to be gone", lambda: len(scene.watcher.deleted) >= MOVES)
     assert len(scene.watcher.deleted) == MOVES
