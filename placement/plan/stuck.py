@@ -55,7 +55,9 @@ class WayOut:
         self._demands: dict[tuple[object, ...], Demand] = {}
         self._out: dict[tuple[Class, Demand], bool] = {}
         self._fitting: dict[tuple[object, ...], bool] = {}
-        self._tests: Counter[str] = Counter()  # fit tests by namespace: each may look at every node
+        self._tests: Counter[str] = (
+            Counter()
+        )  # by namespace: tests that found no place, each after a look at every node
         self._most_tests = MOST_TESTS
         self._untested: set[str] = set()  # namespaces of pods whose turn was not yet
 
@@ -130,15 +132,15 @@ class WayOut:
         is_scaled = self._classes.is_scaled or self._scene.is_coming(pod)
         is_plain = not (pod.needs.hard_spread or pod.needs.has_pod_affinity)
         owner = "" if is_plain else stuck.group.workload.uid
-        key = (other, id(pod.needs), pod.required_terms, is_scaled, owner)
+        key = (other, pod.namespace, id(pod.needs), pod.required_terms, is_scaled, owner)
         if key not in self._fitting:
             if self._tests[pod.namespace] >= self._most_tests:
                 self._untested.add(pod.namespace)
                 return False  # its turn comes with a later pass
-            self._tests[pod.namespace] += 1
             self._fitting[key] = self._room.fits(pod, other, siblings) or (
                 is_scaled and self._room.fits_empty(pod, other)
             )
+            self._tests[pod.namespace] += not self._fitting[key]
         return self._fitting[key]
 
     def _note(self, stuck: Stuck, demand: Demand) -> Outage:
