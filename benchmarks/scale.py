@@ -45,7 +45,7 @@ from kube.faults import NO_FAULTS
 from kube.resources import PAGE_SIZE, PODS_IN_FULL
 from kube.store import Store
 from placement import configuration, names
-from placement.model import Class, Pod
+from placement.model import Class, Pod, Sign
 from placement.outage import Outages
 from placement.plan.actions import Plan
 from placement.plan.choose import plan
@@ -285,6 +285,8 @@ def _planned(size: Size) -> Figures:
     for node in nodes:
         if node.labels.get(names.CAPACITY) == str(Class.SPOT):
             stores.nodes.put(replace(node, ready=False))
+            said = names.SIGN_NODE_DELETED
+            board.observe(None, Sign("default", f"{said}-{node.name}", said, node.name, now, node.uid, "Node"))
             stores.nodes.remove(node.key)
     lost = _plan_seconds(board, now)
     return {"plan_idle_seconds": idle, "plan_off_seconds": some, "plan_lost_seconds": lost, **figures}
