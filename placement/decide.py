@@ -246,22 +246,22 @@ def _reason(placed: Class, revision: Revision, around: Surroundings) -> Reason:
     With `off` and `plan-only` spot is preferred from the first. On-demand stays required, as the floor rests on it; a
     pod that finds none falls back when the rebalancer has noted that on-demand is out for it.
     """
-    falls_back = _falls_back(placed, revision)
-    if falls_back and placed in around.out:
+    may_fall = falls_back(placed, revision.policy, revision.workload)
+    if may_fall and placed in around.out:
         return Reason.SPOT_OUT if placed is Class.SPOT else Reason.ON_DEMAND_OUT
     if placed is Class.SPOT and revision.workload.ordered:
         return Reason.ORDERED
-    if placed is Class.SPOT and falls_back and revision.policy.rebalance in _BY_MODE:
+    if placed is Class.SPOT and may_fall and revision.policy.rebalance in _BY_MODE:
         return _BY_MODE[revision.policy.rebalance]
-    return Reason.NO_LEADER if falls_back and placed in around.unled else Reason.SLOT
+    return Reason.NO_LEADER if may_fall and placed in around.unled else Reason.SLOT
 
 
-def _falls_back(placed: Class, revision: Revision) -> bool:
+def falls_back(placed: Class, policy: Policy, workload: Workload) -> bool:
     """Whether the policy lets a pod of this class run on the other one. A single replica waits, unless it says so."""
     if placed is Class.SPOT:
-        return revision.policy.spot_fallback == "on-demand"
-    default = "spot" if revision.workload.replicas > 1 else "wait"
-    return (revision.policy.on_demand_fallback or default) == "spot"
+        return policy.spot_fallback == "on-demand"
+    default = "spot" if workload.replicas > 1 else "wait"
+    return (policy.on_demand_fallback or default) == "spot"
 
 
 def shunned_by_class(

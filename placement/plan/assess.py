@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from placement import names
 from placement.configuration import Configuration
+from placement.decide import falls_back
 from placement.model import Class, Pod
 from placement.outage import Shape
 from placement.plan.actions import EVENING, Action, Blocked, How, Why
@@ -270,17 +271,8 @@ def _stuck(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, no
         is_spot = member.of is Class.SPOT
         after = group.policy.spot_fallback_after.total_seconds() if is_spot else ON_DEMAND_FALLBACK_SECONDS
         undo = tuple(_instead(group, cohort, member, sites, now)) if cohort.released else ()
-        falls_back = may_fall_back(group, member.of)
-        yield Stuck(group, pod, member.of, pod.changed or pod.created, after, falls_back, undo)
-
-
-def may_fall_back(group: Group, of: Class) -> bool:
-    """Whether the policy lets pods of the class run on the other one. A single replica waits, unless it says so."""
-    policy = group.policy
-    if of is Class.SPOT:
-        return policy.spot_fallback == "on-demand"
-    default = "spot" if group.workload.replicas > 1 else "wait"
-    return (policy.on_demand_fallback or default) == "spot"
+        may_fall = falls_back(member.of, group.policy, group.workload)
+        yield Stuck(group, pod, member.of, pod.changed or pod.created, after, may_fall, undo)
 
 
 def _instead(group: Group, cohort: Cohort, newcomer: Member, sites: Sites, now: float) -> Iterator[Action]:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from itertools import islice
 
 from placement import names
-from placement.decide import preferred_pool
+from placement.decide import falls_back, preferred_pool
 from placement.model import Budget, Class, Needs, Pod, Pool, Quota, Toleration, Workload
 from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import EVENING, WITHIN, Action, Blocked, How, Plan, Skipped, Why
-from placement.plan.assess import Assessment, Wish, asks_to_be_kept, may_fall_back, shape_of
+from placement.plan.assess import Assessment, Wish, asks_to_be_kept, shape_of
 from placement.plan.group import (
     Member,
     Moved,
@@ -234,8 +234,9 @@ class _Chooser:
         if self._room.take(pod, wish.to, siblings, is_urgent=True) is not None:
             return None
         is_scaled = self._scene.ground.configuration.classes.is_scaled
-        falls_back = not is_scaled and wish.to is Class.SPOT and may_fall_back(wish.group, wish.to)
-        if falls_back and self._room.take(pod, wish.to.other, siblings, is_urgent=True) is not None:
+        policy, workload = wish.group.policy, wish.group.workload
+        may_fall = not is_scaled and wish.to is Class.SPOT and falls_back(wish.to, policy, workload)
+        if may_fall and self._room.take(pod, wish.to.other, siblings, is_urgent=True) is not None:
             self._short.append((wish.to, pod, wish.group.workload))
             return None
         namespace = wish.group.workload.namespace

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from placement import names
-from placement.model import Needs, NodeRequirement, NodeTaint, PodTerm, Workload
+from placement.model import Needs, NodeRequirement, PodTerm, Workload
 from placement.outage import (
     LONGEST_TERMS,
     MOST_NOTED,
@@ -32,7 +32,6 @@ from placement.plan.stuck import MOST_TESTS
 from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
 NODES = (node("o", ON_DEMAND, cpu=64_000), node("s", SPOT, cpu=64_000))
-TERMINATION = NodeTaint("aws-node-termination-handler/spot-itn")
 
 
 def stuck(name: str = "stuck", namespace: str = "shop", waited: float = 600, **fields: Any) -> Group:
