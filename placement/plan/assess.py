@@ -41,7 +41,7 @@ from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
 BREAKER_PODS = 3
-OVERDUE_SECONDS = 60.0  # beyond its time a release is undone though its replacement serves, if a budget forbids the end
+OVERDUE_SECONDS = 60.0  # after that a release is undone though its replacement serves: nothing lets the old pod go
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +224,8 @@ def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground,
             assert replacement is not None
             proven -= 1
             yield from finish(group, pod, replacement, origin, now, at_once=leaves or at_once, in_every_mode=at_once)
-        elif not leaves and (over_for >= 0 or has_strayed):
-            yield from undo(group, cohort, pod, replacement, now)
+        elif not leaves and (has_strayed or over_for >= (OVERDUE_SECONDS if is_replaced else 0)):
+            yield from undo(group, cohort, pod, replacement, now, has_strayed=has_strayed)
 
 
 def _is_replaced(

@@ -118,6 +118,7 @@ def undo(
     now: float | None,
     text: str = "its node stays",
     *,
+    has_strayed: bool = False,
     in_every_mode: bool = False,
 ) -> Iterator[Action]:
     """The newcomer is marked to leave first; then the old pod goes back to its ReplicaSet, which has one too many.
@@ -132,7 +133,7 @@ def undo(
     written = _without_release(pod)
     if now is not None:
         tries = (undone(pod) or Undone(0, 0)).tries
-        first, text = _failure(replacement)
+        first, text = _failure(replacement, has_strayed)
         written[names.UNDONE] = Undone(tries + 1, now + doubled(first, tries, LONGEST_UNDONE_SECONDS)).text()
     state = released(pod)
     template_hash = state.template_hash if state is not None else cohort.template.labels.get(names.POD_TEMPLATE_HASH)
@@ -191,7 +192,7 @@ def _without_release(pod: Pod) -> dict[str, str | None]:
     return {names.RELEASED: None, **({names.SAFE_TO_EVICT: None} if is_ours else {})}
 
 
-def _failure(replacement: Member | None) -> tuple[float, str]:
+def _failure(replacement: Member | None, has_strayed: bool) -> tuple[float, str]:
     """For how long a move is not tried again the first time, and what was wrong with it.
 
     Without a webhook a replacement comes out anywhere. That says nothing about the class, and may be over soon.
@@ -200,7 +201,9 @@ def _failure(replacement: Member | None) -> tuple[float, str]:
         return UNDONE_SECONDS, "the replacement did not become ready in time"
     if (replacement.pod.decision_id or ADOPTED).startswith(ADOPTED):
         return MISSED_SECONDS, "admission missed the replacement"
-    return UNDONE_SECONDS, "the replacement did not come out where it should"
+    if has_strayed:
+        return UNDONE_SECONDS, "the replacement did not come out where it should"
+    return UNDONE_SECONDS, "a budget, or replicas that do not serve, kept it from going in time"
 
 
 def was_of(pod: Pod, revision: ReplicaSet) -> bool:

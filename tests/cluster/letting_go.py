@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from kube.client import Client
+from kube.errors import NotFound
 from kube.evict import PodWriter
 from kube.resources import DEPLOYMENTS, PODS_IN_FULL, REPLICA_SETS
+from placement import names
 from placement.availability import Availability, Source
 from placement.model import Class, Key, Pod, ReplicaSet, Workload
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Why
 from placement.plan.group import Cohort, Group, former_owner
+from placement.plan.note import LEAVES_FIRST
 from placement.plan.release import put_back_to, release
 from placement.policy import Policy
 
@@ -58,5 +62,13 @@ def let_go(client: Client, writer: PodWriter, key: Key) -> Outcome:
 
 
 def put_back(client: Client, writer: PodWriter, key: Key) -> Outcome:
+    """Its newcomers are marked to leave first: of two that serve, their ReplicaSet would end either."""
     pod = read_pod(client, key)
-    return done(writer, put_back_to(pod, read_revision(client, pod), ""))
+    revision = read_revision(client, pod)
+    path = f"/api/v1/namespaces/{key.namespace}/pods"
+    for sibling in PODS_IN_FULL.shape.page(client.get(path)).items:
+        if sibling.owner is not None and sibling.owner.uid == revision.uid:
+            cost = {"metadata": {"annotations": {names.DELETION_COST: LEAVES_FIRST}}}
+            with suppress(NotFound):
+                client.patch(path_of(Key(sibling.namespace, sibling.name)), cost)
+    return done(writer, put_back_to(pod, revision, ""))

@@ -24,7 +24,7 @@ from kube.lease import lease_object, released_spec
 from kube.membership import PATH as LEASES
 from localcluster import LocalCluster, Options, Profile, demo_profile
 from placement import names
-from placement.model import Class, Key
+from placement.model import Class, Key, Pod
 from placement.status import WorkloadStatus
 from tests.cluster.watcher import Watcher, watching
 from tests.cluster.world import World, label, wait_for, workload
@@ -173,6 +173,11 @@ class Scene:
             and len(all_pods) == len(live) == replicas
             and sorted(each.pod.slot for each in live if each.pod.slot is not None) == list(range(replicas))
         )
+
+    def deleted(self, number: int) -> list[Pod]:
+        """What was deleted: so many at least. The watcher hears of the last one a moment later than who lists pods."""
+        wait_for(f"{number} pods to be gone", lambda: len(self.watcher.deleted) >= number)
+        return self.watcher.deleted
 
     def serves_in_full(self, name: str, replicas: int) -> bool:
         return self.watcher.serving(name) >= replicas

@@ -84,7 +84,7 @@ def test_moves_are_made_though_half_of_the_writes_fail(scene: Scene, proxy: Prox
     print(f"met on the way: {dict(proxy.met())}; {len(writes_to_pods(proxy.asked))} writes to pods for {MOVES} moves")
     assert len(proxy.met()) >= 4
     assert scene.watcher.worst("web") == REPLICAS
-    assert len(scene.watcher.deleted) == MOVES, "nobody was evicted who need not be"
+    assert len(scene.deleted(MOVES)) == MOVES, "nobody was evicted who need not be"
     proxy.trouble = lambda _method, _path: None
     scene.falls_silent()
 
@@ -127,5 +127,4 @@ def test_watches_that_expire_are_begun_anew_and_nothing_is_done_twice(scene: Sce
     assert len(proxy.asked) < 400
     assert scene.settles("web")["web"].actual == Mix(6, 14)
     assert scene.watcher.worst("web") == REPLICAS
-    wait_for("the last of the old pods to be gone", lambda: len(scene.watcher.deleted) >= MOVES)
-    assert len(scene.watcher.deleted) == MOVES
+    assert len(scene.deleted(MOVES)) == MOVES, "nobody was evicted who need not be"

@@ -72,7 +72,7 @@ def test_killed_while_the_ratio_changes(scene: Scene, fault: str) -> None:
     assert scene.settles("web", patience=FORGOTTEN_SECONDS)["web"].actual == THEN
     assert scene.watcher.worst("web") == REPLICAS
     assert scene.evictions() - before <= MOVES  # one whose caller died may not be counted
-    assert len({pod.uid for pod in scene.watcher.deleted}) == len(scene.watcher.deleted) == MOVES
+    assert len({pod.uid for pod in scene.deleted(MOVES)}) == len(scene.watcher.deleted) == MOVES
 
 
 @pytest.mark.parametrize("fault", faults_at(LOSS_CALLS, 3))
@@ -103,8 +103,7 @@ def test_killed_while_all_spot_is_lost_and_back(scene: Scene, fault: str) -> Non
     assert scene.settles("web", patience=FORGOTTEN_SECONDS)["web"].actual == AT_FIRST
     assert scene.watcher.worst("web") == REPLICAS
     assert scene.evictions() - before <= LOST
-    assert [pod for pod in scene.watcher.deleted if pod.name not in soft] == []
-    assert sorted(pod.name for pod in scene.watcher.deleted) == sorted(soft)
+    assert sorted(pod.name for pod in scene.deleted(len(soft))) == sorted(soft)
 
 
 def test_two_start_with_a_lease_that_nobody_alive_holds(scene: Scene) -> None:
@@ -130,7 +129,7 @@ def test_two_start_with_a_lease_that_nobody_alive_holds(scene: Scene) -> None:
     wait_for("the moves", is_done, PATIENCE_SECONDS)
     assert most == 1
     assert scene.settles("web")["web"].actual == THEN
-    assert scene.evictions() - before == len(scene.watcher.deleted) == MOVES
+    assert scene.evictions() - before == len(scene.deleted(MOVES)) == MOVES
     assert scene.watcher.worst("web") == REPLICAS
 
 

@@ -17,7 +17,6 @@ from localcluster import LocalCluster
 from placement import names
 from placement.model import Key
 from placement.outcome import Outcome
-from placement.plan.note import LEAVES_FIRST
 from tests.cluster.letting_go import let_go, path_of, put_back, read_pod
 from tests.cluster.scene import Scene, staged
 from tests.cluster.world import World, wait_for, workload
@@ -84,9 +83,6 @@ def test_an_undo_is_exact(world: World, writer: PodWriter, others: dict[str, Any
     assert controllers == [
         {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": deployment["uid"], "controller": True}
     ]
-    (newcomer,) = (raw["metadata"] for raw in world.pods("web") if raw["metadata"]["name"] != key.name)
-    cost = {names.DELETION_COST: LEAVES_FIRST}
-    assert writer.annotate(Key(world.namespace, newcomer["name"]), newcomer["uid"], cost) is Outcome.DONE
     assert put_back(world.client, writer, key) is Outcome.DONE
     assert metadata(world, key) == before
     wait_for("the newcomer to go", lambda: len(world.pods("web")) == 1)

@@ -50,6 +50,7 @@ def swept(*pods: Pod, replicas: int = 3, on: Ground = HERE, **workload: Any) -> 
 
 KEEPING = replace(HERE, configuration=replace(HERE.configuration, keeps_local_storage=True))
 ZERO, ONE = pod("zero", 0, "o"), pod("one", 1, "s")
+DOWN = pod("down", 1, "s", ready=False)
 OLD = let_go("old", 2, "o")
 MARKED = {names.MOVED: Moved("on-demand", "7of10min1", NOW).text()}
 
@@ -72,6 +73,8 @@ MARKED = {names.MOVED: Moved("on-demand", "7of10min1", NOW).text()}
         ((ZERO, ONE, let_go("old", 2, "going"), pod("new", 2, "t")), ["annotate new", "finish old"]),
         ((ZERO, ONE, let_go("old", 2, "going", NOW - 9000), pod("new", 2, "t")), ["annotate new", "finish old"]),
         ((ZERO, ONE, let_go("old", 2, "o", NOW - 61), pod("new", 2, "t")), ["annotate new", "undo old"]),
+        ((ZERO, DOWN, let_go("old", 2, "o", NOW - 1), pod("new", 2, "t", annotations=MARKED)), []),
+        ((ZERO, DOWN, let_go("old", 2, "o", NOW - 61), pod("new", 2, "t")), ["annotate new", "undo old"]),
         ((ZERO, ONE, OLD, pod("new", 3, "t")), ["finish old"]),
         ((ZERO, ONE, replace(OLD, terminating=True), pod("new", 2, "t")), []),
     ],
@@ -91,6 +94,8 @@ MARKED = {names.MOVED: Moved("on-demand", "7of10min1", NOW).text()}
         "its node goes, and the replacement serves",
         "its node goes, and the replacement serves at last",
         "it is long over, and its budget still forbids the end",
+        "its time is over, the replacement serves, but another replica does not",
+        "the same, and it is long over",
         "the replacement came with another slot",
         "it is on its way out",
     ],
