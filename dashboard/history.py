@@ -107,8 +107,11 @@ class History:
         at, before = self._sampled
         if abs(taken.at - at) < CHANGE_SECONDS:  # clocks may go back
             return False
-        mixes = [each.actual for each in taken.assessments.values()]
-        now = Mix(sum(mix.spot for mix in mixes), sum(mix.on_demand for mix in mixes))
+        spot = on_demand = 0
+        for each in taken.assessments.values():
+            spot += each.actual.spot
+            on_demand += each.actual.on_demand
+        now = Mix(spot, on_demand)
         if now == before and abs(taken.at - at) < SAMPLE_SECONDS:
             return False
         self._sampled = (taken.at, now)

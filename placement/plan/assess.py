@@ -153,7 +153,7 @@ def stranded(group: Group, ground: Ground, now: float) -> Assessment | None:
 
 def _serving(group: Group, members: Sequence[Member], sites: Sites) -> Iterator[Site]:
     """Where ready pods are; also those that were released a moment ago, and that are not on their way out yet."""
-    yield from (member.site for member in members if member.pod.ready and member.site is not None)
+    yield from [member.site for member in members if member.pod.ready and member.site is not None]
     let_go = (pod for cohort in group.cohorts for pod in cohort.let_go if pod.ready and not pod.terminating)
     yield from (sites[pod.node] for pod in let_go if pod.node in sites)
 

@@ -118,12 +118,19 @@ class _Chooser:
         )
 
     def _open(self, each: Assessment) -> Sequence[Wish]:
-        """Its wishes; none while moves are paused."""
-        if not self._scene.is_paused:
-            return each.wishes
+        """Its wishes that nothing about it blocks; none while moves are paused.
+
+        The others are told and left, lest all that is blocked for long be put in order again in every pass.
+        """
+        paused = Blocked.PAUSED if self._scene.is_paused else None
+        wishes = []
         for wish in each.wishes:
-            self._skip(each.group.workload.uid, wish.why, Blocked.PAUSED)
-        return ()
+            blocked = paused or wish.blocked
+            if blocked is None:
+                wishes.append(wish)
+            else:
+                self._skip(each.group.workload.uid, wish.why, blocked)
+        return wishes
 
     def _moved(self, wishes: Iterable[Wish]) -> Iterator[Action]:
         return (action for wish in wishes if (action := self._move(wish)) is not None)
@@ -164,10 +171,11 @@ class _Chooser:
                 aim = target(each.group, former_slot(pod), pod, self._scene.ground)
                 self._probes[workload.namespace, aim] += 1
                 self._per_node[pod.node] += 1
-        oldest = self._scene.now - AUTOSCALER_SECONDS  # who waits for longer waits for no autoscaler
-        waiting = sum(not member.pod.node and member.pod.created > oldest for member in each.members)
         released = sum(len(cohort.released) for cohort in each.group.cohorts)
-        self._without_room[workload.namespace] += min(released, waiting)
+        if released:
+            oldest = self._scene.now - AUTOSCALER_SECONDS  # who waits for longer waits for no autoscaler
+            waiting = sum(not member.pod.node and member.pod.created > oldest for member in each.members)
+            self._without_room[workload.namespace] += min(released, waiting)
 
     def _waiting(self) -> Iterator[Pod]:
         """Pods that will take room somewhere: not those with a gate, nor those that have fitted nowhere for a while.
@@ -199,7 +207,7 @@ class _Chooser:
     # --- moves -------------------------------------------------------------------------------------------------------
 
     def _move(self, wish: Wish) -> Action | None:
-        blocked = wish.blocked or self._held(wish.member.pod, wish.how) or self._in_the_way(wish)
+        blocked = self._held(wish.member.pod, wish.how) or self._in_the_way(wish)
         workload = wish.group.workload
         if blocked is not None:
             self._skip(workload.uid, wish.why, blocked)

@@ -102,6 +102,8 @@ class Cohort:
     @property
     def let_go(self) -> tuple[Pod, ...]:
         """Released a moment ago: their ReplicaSet still owns them, so they still count as its pods."""
+        if not self.released:
+            return ()
         return tuple(pod for pod in self.released if pod.owner is not None and pod.owner.uid == self.uid)
 
 
@@ -247,7 +249,10 @@ class Released:
 
 
 def released(pod: Pod) -> Released | None:
-    until, _, rest = pod.annotations.get(names.RELEASED, "").partition("/")
+    written = pod.annotations.get(names.RELEASED)
+    if not written:
+        return None
+    until, _, rest = written.partition("/")
     template_hash, _, rest = rest.partition("/")
     replicas, _, mark = rest.partition("/")
     at = parse_moment(until)
@@ -295,7 +300,10 @@ class Moved:
 
 
 def moved(pod: Pod) -> Moved | None:
-    origin, _, rest = pod.annotations.get(names.MOVED, "").partition("/")
+    written = pod.annotations.get(names.MOVED)
+    if not written:
+        return None
+    origin, _, rest = written.partition("/")
     policy, _, rest = rest.partition("/")
     at, _, tries = rest.partition("/")
     when = parse_moment(at)
@@ -345,7 +353,10 @@ class Undone:
 
 
 def undone(pod: Pod) -> Undone | None:
-    tries, _, until = pod.annotations.get(names.UNDONE, "").partition("/")
+    written = pod.annotations.get(names.UNDONE)
+    if not written:
+        return None  # as most are: that must cost nothing
+    tries, _, until = written.partition("/")
     when, times = parse_moment(until), _number(tries)
     return Undone(times, when) if when is not None and times is not None else None
 
