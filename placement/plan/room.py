@@ -71,6 +71,7 @@ class Room:
         self._is_known: dict[Class, bool] = {}  # once waiting pods have their seats: whether all of them do
         self._refused: dict[tuple[object, ...], Pod] = {}  # by what it asks for: one that fitted nowhere
         self._fitting: dict[tuple[object, ...], tuple[bool, Pod, Sequence[Member]]] = {}  # the same: whether it fits
+        self._domains: dict[tuple[object, ...], dict[str, int]] = {}  # by what spreads: the domains there are, empty
 
     def targets(self, of: Class) -> Sequence[Site]:
         return self.ground.targets[of]
@@ -257,7 +258,11 @@ class Room:
                 rule.counts_all_nodes or (of in (None, site.of) and reach.selects(site))
             )
 
-        counts = Counter({site.node.labels[key]: 0 for site in self.ground.sites.values() if is_counted(site)})
+        alike = (key, rule.counts_all_nodes, of, reach.terms)
+        if alike not in self._domains:  # nodes stay as they are for one plan, and most pods ask the same of them
+            there = (site.node.labels[key] for site in self.ground.sites.values() if is_counted(site))
+            self._domains[alike] = dict.fromkeys(there, 0)
+        counts = Counter(self._domains[alike])
         for member in siblings:
             if member.site is not None and member.pod.uid != pod.uid and is_counted(member.site):
                 counts[member.site.node.labels[key]] += 1
@@ -338,7 +343,7 @@ class Reach:
         tolerations: tuple[Toleration, ...],
         added: Collection[tuple[str, str | None]] = (),
     ) -> None:
-        self._terms = terms
+        self.terms = terms
         self._tolerations = tolerations
         self._added = added
 
@@ -347,7 +352,7 @@ class Reach:
         return self._tolerates(site) and self.selects(site)
 
     def selects(self, site: Site) -> bool:
-        return not self._terms or any(all(_holds(site, each) for each in term) for term in self._terms)
+        return not self.terms or any(all(_holds(site, each) for each in term) for term in self.terms)
 
     def _tolerates(self, site: Site) -> bool:
         return all(
