@@ -1,6 +1,6 @@
 """What people who look at the dashboard cost the rebalancer: its CPU seconds per pass with fifty of them and with none.
 
-A program of its own has a rebalancer's board of 30,000 pods in 2,000 workloads, its real loop, metrics, history and
+A program of its own has a rebalancer's index of 30,000 pods in 2,000 workloads, its real loop, metrics, history and
 dashboard. Pods cease to be ready and are ready again, at a steady rate; each change is decoded from a line of a watch,
 as an informer does it. There is no API server, no Lease, no Event: what a real rebalancer does beside is not counted,
 so the ratio is worse here than in a cluster. Contenders: nobody; fifty pages, which ask as the page does; and fifty
@@ -29,10 +29,10 @@ import aiohttp
 import msgspec
 
 from benchmarks.report import Round, rounds_wanted, tell
-from benchmarks.stores import Stores, board_in_memory
+from benchmarks.stores import Stores, index_in_memory
 from benchmarks.synthetic import Size, raw_pod
-from dashboard.desk import Desk
-from dashboard.guard import Guard
+from dashboard.access import Guard
+from dashboard.answercache import Desk
 from dashboard.history import History
 from dashboard.server import serving
 from dashboard.view import Around, Viewer
@@ -40,8 +40,8 @@ from kube.resources import PODS_IN_FULL
 from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.plan.actions import Plan
-from rebalancer.board import Board
 from rebalancer.executor import Executor, Sight
+from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import Metrics
 
@@ -135,10 +135,10 @@ class _Nobody:
 class Passes:
     """The loop's work: how often, and at what price."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, index: Index) -> None:
         self.count = 0
         around = Around(lambda: False, lambda: True, lambda: Outages(), lambda: None)
-        self.viewer, self.history = Viewer(board, around), History()
+        self.viewer, self.history = Viewer(index, around), History()
         self._metrics = Metrics(self.viewer.view, lambda: False)
         self.wake = threading.Event()
         nobody = _Nobody()
@@ -150,7 +150,7 @@ class Passes:
             Sight(lambda: False, lambda: False, lambda _: None, lambda _: None, lambda _: None),
         )
         watched = Watched(lambda: True, lambda: False, lambda: Outages(), lambda _now: False)
-        self._loop = Loop(board, executor, watched, self._tell, self.wake)
+        self._loop = Loop(index, executor, watched, self._tell, self.wake)
         self.thread = threading.Thread(target=self._loop.run, daemon=True)
         self.thread.start()
 
@@ -167,12 +167,12 @@ class Passes:
 
 
 def serve() -> None:
-    stores, board = board_in_memory(SIZE)
-    board.refresh(time.time(), all_of_them=True)
+    stores, index = index_in_memory(SIZE)
+    index.refresh(time.time(), all_of_them=True)
     lines = cycle(_lines())
     gc.collect()
     gc.freeze()
-    passes = Passes(board)
+    passes = Passes(index)
     with serving(Desk(passes.viewer, passes.history), Guard(), "127.0.0.1:0") as port:
         print(port, flush=True)
         for asked in sys.stdin:

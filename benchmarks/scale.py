@@ -31,28 +31,28 @@ from rich.table import Table
 
 from benchmarks.feed import page
 from benchmarks.report import rounds_wanted
-from benchmarks.stores import Stores, board_in_memory
+from benchmarks.stores import Stores, index_in_memory
 from benchmarks.synthetic import Size
 from cli.rebalancer import Program
+from dashboard.access import Guard, known_hosts
+from dashboard.answercache import Desk
 from dashboard.app import create_app as create_dashboard
-from dashboard.desk import Desk
-from dashboard.guard import Guard, known_hosts
 from dashboard.history import History
 from dashboard.server import serving as serving_page
 from dashboard.view import Around, Viewer
 from kube.client import Client
-from kube.faults import NO_FAULTS
+from kube.crashpoints import NO_FAULTS
 from kube.resources import PAGE_SIZE, PODS_IN_FULL
 from kube.store import Store
 from placement import configuration, names
 from placement.model import Class, Pod, Sign
 from placement.outage import Outages
 from placement.plan.actions import Plan
-from placement.plan.choose import plan
 from placement.plan.scene import Scene
+from placement.plan.select import plan
 from rebalancer.app import create_app, serving
-from rebalancer.board import Board
 from rebalancer.executor import Done, Executor
+from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import Metrics
 
@@ -264,11 +264,11 @@ def _memory_mib(field: str) -> float:
 
 def _planned(size: Size) -> Figures:
     """How long a plan takes, from nothing assessed to all actions chosen, and what an event costs. CPU time."""
-    stores, board = board_in_memory(size)
+    stores, index = index_in_memory(size)
     gc.freeze()  # as a program that runs for days: what was read once is not looked at again and again
     now = time.time()
-    idle = _plan_seconds(board, now)
-    loop = _loop(board)
+    idle = _plan_seconds(index, now)
+    loop = _loop(index)
     loop.once()
     figures = {"pass_us": _pass_us(stores, loop)}
     nodes = stores.nodes.values()
@@ -280,31 +280,31 @@ def _planned(size: Size) -> Figures:
         figures[figure] = _pass_us(stores, loop)
     for each in off:
         stores.deployments.put(replace(each, annotations=other_ratio))
-    some = _plan_seconds(board, now)
+    some = _plan_seconds(index, now)
     figures["pass_off_us"] = _pass_us(stores, loop)
     for node in nodes:
         if node.labels.get(names.CAPACITY) == str(Class.SPOT):
             stores.nodes.put(replace(node, ready=False))
             said = names.SIGN_NODE_DELETED
-            board.observe(None, Sign("default", f"{said}-{node.name}", said, node.name, now, node.uid, "Node"))
+            index.observe(None, Sign("default", f"{said}-{node.name}", said, node.name, now, node.uid, "Node"))
             stores.nodes.remove(node.key)
-    lost = _plan_seconds(board, now)
+    lost = _plan_seconds(index, now)
     return {"plan_idle_seconds": idle, "plan_off_seconds": some, "plan_lost_seconds": lost, **figures}
 
 
-def _plan_seconds(board: Board, now: float) -> float:
+def _plan_seconds(index: Index, now: float) -> float:
     began = time.thread_time()
-    board.drain()
-    board.refresh(now, all_of_them=True)
-    plan(_scene(board, now))
+    index.drain()
+    index.refresh(now, all_of_them=True)
+    plan(_scene(index, now))
     return time.thread_time() - began
 
 
-def _loop(board: Board) -> Loop:
+def _loop(index: Index) -> Loop:
     """With all that hears of a pass, but nobody to write to: nothing that is planned is ever done."""
     nobody: Any = None
     around = Around(lambda: True, lambda: True, Outages, lambda: None)
-    viewer, history = Viewer(board, around), History()
+    viewer, history = Viewer(index, around), History()
     metrics = Metrics(viewer.view, lambda: True)
 
     def tell(made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
@@ -313,7 +313,7 @@ def _loop(board: Board) -> Loop:
         history.note(viewer.take(made, now), (), now)
 
     watched = Watched(lambda: True, lambda: False, Outages, lambda _now: False)
-    return Loop(board, Executor(nobody, nobody, nobody, nobody, nobody), watched, tell)
+    return Loop(index, Executor(nobody, nobody, nobody, nobody, nobody), watched, tell)
 
 
 def _pass_us(stores: Stores, loop: Loop) -> float:
@@ -328,16 +328,16 @@ def _pass_us(stores: Stores, loop: Loop) -> float:
     return (time.thread_time() - began) / (2 * len(pods)) * 1e6
 
 
-def _scene(board: Board, now: float) -> Scene:
+def _scene(index: Index, now: float) -> Scene:
     return Scene(
-        board.restless,
-        board.ground,
-        board.used,
+        index.restless,
+        index.ground,
+        index.used,
         now,
-        lost=board.lost,
-        budgets=board.budgets_of,
-        waiting=board.waiting,
-        neighbours=board.neighbours,
+        lost=index.lost,
+        budgets=index.budgets_of,
+        waiting=index.waiting,
+        neighbours=index.neighbours,
     )
 
 

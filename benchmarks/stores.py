@@ -16,12 +16,12 @@ from kube.snapshot import snapshot_of
 from kube.store import Store
 from placement.configuration import Configuration
 from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Snapshot, Workload
-from rebalancer.board import Board
+from rebalancer.index import Index
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """One for each resource. The board has the indexes."""
+    """One for each resource. The index has the indexes."""
 
     namespaces: Store[Namespace] = field(default_factory=Store)
     nodes: Store[Node] = field(default_factory=Store)
@@ -59,22 +59,22 @@ class Stores:
             quotas=self.quotas,
         )
 
-    def board(self) -> Board:
-        """A rebalancer's board that follows them from now on."""
-        board = Board(Configuration())
+    def index(self) -> Index:
+        """A rebalancer's index that follows them from now on."""
+        index = Index(Configuration())
         for _, store in self.filled_by():
-            store.subscribe(board.observe)
-        return board
+            store.subscribe(index.observe)
+        return index
 
 
-def board_in_memory(size: Size) -> tuple[Stores, Board]:
-    """A whole cluster without a server, and a board that has heard of it."""
+def index_in_memory(size: Size) -> tuple[Stores, Index]:
+    """A whole cluster without a server, and a index that has heard of it."""
     stores = Stores()
-    board = stores.board()
+    index = stores.index()
     for resource, store in stores.filled_by():
         store.replace(_objects(size, resource))
-        board.drain()
-    return stores, board
+        index.drain()
+    return stores, index
 
 
 def _objects(size: Size, resource: Resource[Any]) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cli import show
+from cli import output
 from localcluster import programs
 from localcluster.api import NoAnswerError
 from localcluster.cluster import remove_stale_directories
@@ -32,7 +32,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     commands = cluster.add_subparsers(dest="cluster_command", required=True, metavar="COMMAND")
     _add_up(commands)
     _add(commands, "down", run_down, "stop the cluster; nothing of it stays")
-    show.add_option(_add(commands, "status", run_status, "show parts, pids, versions and nodes"), "text")
+    output.add_option(_add(commands, "status", run_status, "show parts, pids, versions and nodes"), "text")
     shown = _add(commands, "kubeconfig", run_kubeconfig, "print the path of the administrator's kubeconfig")
     shown.add_argument("--raw", action="store_true", help="print its content instead")
     _add(commands, "clean", run_clean, "remove the cached programs and what crashes left behind")
@@ -194,7 +194,7 @@ def run_status(args: argparse.Namespace) -> int:
     if args.output == "text":
         print(status_text(told))
     else:
-        show.write(told, args.output)
+        output.write(told, args.output)
     parts_run = all(part["state"] == "running" for part in told["parts"])
     nodes_ready = told["nodes"] is not None and all(node["ready"] for node in told["nodes"])
     return FINE if parts_run and nodes_ready else FINDING

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from cli import __version__, kubectl, logs
-from cli.course import Found, Look, look_at, told
+from cli.disturbance import Found, Look, look_at, told
 from cli.run import running
 from cli.status import as_table
 from kube.client import Client, connect

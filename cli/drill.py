@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli import access, advice, show
+from cli import access, hints, output
 from cli.configuration import configuration_for_reading
 from cli.plan import Picture, planned, view_of
 from cli.status import ASSUMED, SHORT_KIND
@@ -55,25 +55,27 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("target", type=target, metavar="WHAT", help=EXPECTED)
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("-n", "--namespace", help="only this namespace")
-    show.add_option(parser)
-    show.add_watch(parser)
+    output.add_option(parser)
+    output.add_watch(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 where a workload would fall below a min-available that somebody declared."""
-    return show.show(args, lambda: look(args))
+    return output.show(args, lambda: look(args))
 
 
-def look(args: argparse.Namespace) -> show.Finding:
+def look(args: argparse.Namespace) -> output.Finding:
     with access.client_for(args) as client:
         configuration = configuration_for_reading(args.config, client)
         snapshot = read_snapshot(client)
     return found(snapshot, configuration, args.target, args.namespace)
 
 
-def found(snapshot: Snapshot, configuration: Configuration, what: Target, namespace: str | None = None) -> show.Finding:
-    advice.check_namespace(namespace, snapshot.namespaces)
+def found(
+    snapshot: Snapshot, configuration: Configuration, what: Target, namespace: str | None = None
+) -> output.Finding:
+    hints.check_namespace(namespace, snapshot.namespaces)
     nodes = _nodes(snapshot, configuration, what)
     every = drill(snapshot, configuration, nodes)
     losses = sorted((each for each in every if namespace in (None, each.workload.namespace)), key=_worst_first)
@@ -81,7 +83,7 @@ def found(snapshot: Snapshot, configuration: Configuration, what: Target, namesp
     room = drills.drill(view_of(planned(picture), picture), what.domain, what.name)["room"]
     every_place = places(snapshot.nodes, configuration).values()
     has_spot = any(place.of is Class.SPOT and place.node not in nodes for place in every_place)
-    return show.Finding(
+    return output.Finding(
         {**as_json(what, nodes, losses), "room": room},
         lambda: as_table(what, nodes, losses, _fits(room, has_spot)),
         1 if any(each.falls_below and not each.is_assumed for each in losses) else 0,
@@ -97,7 +99,7 @@ def _nodes(snapshot: Snapshot, configuration: Configuration, what: Target) -> fr
     nodes = nodes_in(snapshot, configuration, what.domain, what.name)
     if not nodes and what.domain is not Domain.SPOT:
         known = sorted({_named(place, what.domain) for place in places(snapshot.nodes, configuration).values()} - {""})
-        close = advice.meant(what.name, known) if len(known) > MOST_NAMED else ""
+        close = hints.meant(what.name, known) if len(known) > MOST_NAMED else ""
         told = close or _some(known) or f"there is no {what.domain} at all"
         raise ClusterError(f"there is no {what.domain} {what.name!r}", told, exit_code=2)
     return nodes

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from cli import access, advice, show
+from cli import access, hints, output
 from cli.plan import Picture, Planned, planned, take_picture, view_of
 from dashboard import answers
 from dashboard.history import History
@@ -34,17 +34,17 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="POD|WORKLOAD", help="NAME, NS/NAME or, as kubectl has it, KIND/NAME")
     parser.add_argument("-n", "--namespace", help="where NAME is (default: the context's, as kubectl's)")
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
-    show.add_option(parser, "text")
-    show.add_watch(parser)
+    output.add_option(parser, "text")
+    output.add_watch(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 where it is not where it should be."""
-    return show.show(args, lambda: look(args))
+    return output.show(args, lambda: look(args))
 
 
-def look(args: argparse.Namespace) -> show.Finding:
+def look(args: argparse.Namespace) -> output.Finding:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
     kind, name = split(args.name, picture.snapshot)
@@ -59,9 +59,9 @@ def split(text: str, snapshot: Snapshot) -> tuple[str, str]:
     return "", text
 
 
-def explained(picture: Picture, name: str, kind: str = "") -> show.Finding:
+def explained(picture: Picture, name: str, kind: str = "") -> output.Finding:
     made = planned(picture)
-    for found in made.board.assessments.values():
+    for found in made.index.assessments.values():
         if str(found.group.workload.key) == name and kind in ("", found.group.workload.kind):
             lines, is_fine = list(_workload(made, found)), found.actual == found.wanted
             return _finding(lines, is_fine, _json(made, picture, found, None))
@@ -73,8 +73,8 @@ def explained(picture: Picture, name: str, kind: str = "") -> show.Finding:
     raise ClusterError(*_why_not(name, picture.snapshot, kind), exit_code=2)
 
 
-def _finding(lines: list[str], is_fine: bool, raw: dict[str, Any]) -> show.Finding:
-    return show.Finding({"fine": is_fine, **raw, "lines": lines}, lambda: Text("\n".join(lines)), 0 if is_fine else 1)
+def _finding(lines: list[str], is_fine: bool, raw: dict[str, Any]) -> output.Finding:
+    return output.Finding({"fine": is_fine, **raw, "lines": lines}, lambda: Text("\n".join(lines)), 0 if is_fine else 1)
 
 
 def _why_not(name: str, snapshot: Snapshot, kind: str = "") -> tuple[str, str]:
@@ -85,12 +85,12 @@ def _why_not(name: str, snapshot: Snapshot, kind: str = "") -> tuple[str, str]:
     known += [str(each.key) for each in snapshot.pods if kind in ("", POD)]
     if namespace is None:
         elsewhere = [each for each in known if each.partition("/")[2] == name.partition("/")[2]]
-        hint = advice.meant(name, elsewhere) if elsewhere else advice.meant(where, snapshot.namespaces)
+        hint = hints.meant(name, elsewhere) if elsewhere else hints.meant(where, snapshot.namespaces)
         return f"{name}: there is no such namespace", hint
     if name not in known:
         here = [each for each in known if each.startswith(f"{where}/")]
         elsewhere = [each for each in known if each.partition("/")[2] == name.partition("/")[2]]
-        hint = advice.meant(name, elsewhere) if elsewhere else advice.meant(name, here)
+        hint = hints.meant(name, elsewhere) if elsewhere else hints.meant(name, here)
         return (
             f"{name}: there is no such {kind or 'pod, Deployment or StatefulSet'}",
             hint or "-n NAMESPACE or NS/NAME looks elsewhere",

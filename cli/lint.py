@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from cli import show
+from cli import output
 from cli.configuration import read_text
 from kube import resources
 from kube.configmaps import parse_configuration_text
@@ -53,7 +53,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     source.add_argument("--policy", action="store_true", help="print the admission policies that warn of the same")
     parser.add_argument("--config", type=Path, help="configuration file: its defaults count and its limits are told")
-    show.add_option(parser, "text")
+    output.add_option(parser, "text")
     parser.set_defaults(run=run)
 
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     read = read_all(args.file)
     found = list(reports(read.objects, configuration))
     if args.output != "text":
-        show.write([each.as_json() for each in found], args.output)
+        output.write([each.as_json() for each in found], args.output)
     else:
         for each in found:
             print(each)

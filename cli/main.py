@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from cli import (
     __version__,
-    advice,
     certs,
     cluster,
     completion,
     demo,
     drill,
     explain,
+    hints,
     lint,
     logs,
     metrics,
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     except KubeconfigError as error:
         return _fail(f"{error}\ngive one with --kubeconfig or KUBECONFIG (`spotweave cluster kubeconfig`)", BAD_INPUT)
     except ApiError as error:
-        return _fail(advice.told(error, writes=getattr(args, "writes", False)), UNREACHABLE)
+        return _fail(hints.told(error, writes=getattr(args, "writes", False)), UNREACHABLE)
     except ClusterError as error:
         return _fail(str(error), error.exit_code)
     except BrokenPipeError:  # `| head` has seen enough

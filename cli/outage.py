@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cli import access, show
+from cli import access, output
 from cli.pause import moment, pause_for_reading, told
 from kube.client import Client
 from kube.configmaps import change_outages, read_outages
@@ -42,9 +42,9 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, parents=[common], help=text)
         access.add_options(action)
         action.set_defaults(run=function, writes=name != "list")
-        show.add_option(action)
+        output.add_option(action)
         if name == "list":
-            show.add_watch(action)
+            output.add_watch(action)
         else:
             action.add_argument("--class", dest="of", type=_class, choices=list(Class), default=Class.SPOT)
             action.add_argument("--zone", action="append", default=[], metavar="Z", help="only there; may be repeated")
@@ -71,15 +71,15 @@ def _duration(text: str) -> timedelta:
 def listed(args: argparse.Namespace) -> int:
     """The pause comes first: while it stands, nothing returns to a class that is back."""
 
-    def look() -> show.Finding:
+    def look() -> output.Finding:
         with access.client_for(args) as client:
             outages, _ = read_outages(client)
             paused = pause_for_reading(client, time.time())
         raw_pause = None if paused is None else paused.raw
         on_top = [] if paused is None else [Text(told(paused))]
-        return show.Finding({"paused": raw_pause, **_json(outages)}, lambda: Group(*on_top, as_table(outages)))
+        return output.Finding({"paused": raw_pause, **_json(outages)}, lambda: Group(*on_top, as_table(outages)))
 
-    return show.show(args, look)
+    return output.show(args, look)
 
 
 def note(args: argparse.Namespace) -> int:
@@ -130,7 +130,7 @@ def clear(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, outages: Outages) -> int:
     """What is noted now, as `outage list` shows it."""
-    return show.show(args, lambda: show.Finding(_json(outages), lambda: as_table(outages)))
+    return output.show(args, lambda: output.Finding(_json(outages), lambda: as_table(outages)))
 
 
 def _json(outages: Outages) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.text import Text
 
-from cli import access, show
+from cli import access, output
 from kube.client import Client
 from kube.configmaps import change_pause, read_pause
 from kube.errors import Forbidden
@@ -29,11 +29,11 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     access.add_options(pause)
     pause.add_argument("--for", dest="seconds", type=_seconds, metavar="D", help="such as 30m (default: until resumed)")
     pause.add_argument("--reason", type=_reason, default="", metavar="TEXT", help="told by status")
-    show.add_option(pause, "text")
+    output.add_option(pause, "text")
     pause.set_defaults(run=start, writes=True)
     resume = commands.add_parser("resume", parents=[common], help="let the rebalancer move pods again")
     access.add_options(resume)
-    show.add_option(resume, "text")
+    output.add_option(resume, "text")
     resume.set_defaults(run=end, writes=True)
 
 
@@ -59,7 +59,7 @@ def start(args: argparse.Namespace) -> int:
     pause = Pause(now, None if args.seconds is None else now + args.seconds, _who(), args.reason)
     with access.client_for(args) as client:
         change_pause(client, lambda _: pause)
-    return show.show(args, lambda: show.Finding({"paused": pause.raw}, lambda: Text(told(pause))))
+    return output.show(args, lambda: output.Finding({"paused": pause.raw}, lambda: Text(told(pause))))
 
 
 def end(args: argparse.Namespace) -> int:
@@ -73,7 +73,7 @@ def end(args: argparse.Namespace) -> int:
     with access.client_for(args) as client:
         change_pause(client, without)
     said = "Resumed." if stood else "Nothing was paused."
-    return show.show(args, lambda: show.Finding({"paused": None, "resumed": stood}, lambda: Text(said)))
+    return output.show(args, lambda: output.Finding({"paused": None, "resumed": stood}, lambda: Text(said)))
 
 
 def _who() -> str:

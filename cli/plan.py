@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli import access, advice, prices, show
+from cli import access, hints, output, prices
 from cli.configuration import configuration_for_reading
 from cli.observed import observed_for_reading
 from cli.signs import signs_for_reading
@@ -33,15 +33,15 @@ from placement.outage import Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
-from placement.plan.choose import plan
-from placement.plan.foresee import foreseen
+from placement.plan.rolloutroom import foreseen
 from placement.plan.room import Room
 from placement.plan.scene import Scene
+from placement.plan.select import plan
 from placement.policy import mistakes_in
-from placement.report import mix_json
 from placement.savings import Prices, told
 from placement.status import statuses
-from rebalancer.board import Board
+from placement.statusjson import mix_json
+from rebalancer.index import Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Picture:
 class Planned:
     """A plan and what it was made from."""
 
-    board: Board
+    index: Index
     plan: Plan
     where: Mapping[str, Place]
     observed: Observed = NOTHING_OBSERVED
@@ -76,8 +76,8 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     access.add_options(parser)
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("-n", "--namespace", help="only this namespace")
-    show.add_option(parser)
-    show.add_watch(parser)
+    output.add_option(parser)
+    output.add_watch(parser)
     prices.add_options(parser)
     parser.add_argument(
         "--set",
@@ -94,13 +94,13 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 where there is something to do."""
-    return show.show(args, lambda: look(args))
+    return output.show(args, lambda: look(args))
 
 
-def look(args: argparse.Namespace) -> show.Finding:
+def look(args: argparse.Namespace) -> output.Finding:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
-    advice.check_namespace(args.namespace, picture.snapshot.namespaces)
+    hints.check_namespace(args.namespace, picture.snapshot.namespaces)
     is_question = bool(args.changes or args.opt_in)
     for name, *settings in args.changes:
         picture = with_settings(picture, name, settings)
@@ -108,7 +108,7 @@ def look(args: argparse.Namespace) -> show.Finding:
         picture = opted_in(picture, namespace)
     made = planned(picture)
     asked = {name for name, *_ in args.changes}
-    shown = [each for each in _sorted(made.board) if _is_shown(each, args, asked, is_question)]
+    shown = [each for each in _sorted(made.index) if _is_shown(each, args, asked, is_question)]
     only = {each.group.workload.uid for each in shown}
     part = _part(made.plan, only if args.namespace or is_question else None)
     answered = (
@@ -117,9 +117,9 @@ def look(args: argparse.Namespace) -> show.Finding:
         else []
     )
     found = statuses(picture.snapshot, picture.configuration, picture.observed)
-    room = Room(made.board.ground, made.board.used, lambda: made.board.waiting, made.board.neighbours)
+    room = Room(made.index.ground, made.index.used, lambda: made.index.waiting, made.index.neighbours)
     ahead = foreseen((each for each in found if each.workload.uid in only), room)
-    return show.Finding(
+    return output.Finding(
         {
             **part.raw(),
             "paused": picture.paused and picture.paused.raw,
@@ -146,7 +146,7 @@ def take_picture(client: Client, config: Path | None) -> Picture:
 
 def planned(picture: Picture) -> Planned:
     """What would be done first, if nothing were under way that only the rebalancer knows of."""
-    board, snapshot = Board(picture.configuration), picture.snapshot
+    index, snapshot = Index(picture.configuration), picture.snapshot
     facts: tuple[Iterable[Any], ...] = (
         snapshot.namespaces.values(),
         snapshot.nodes.values(),
@@ -160,24 +160,24 @@ def planned(picture: Picture) -> Planned:
     )
     for each in facts:
         for fact in each:
-            board.observe(None, fact)
-    board.drain()
-    board.refresh(picture.now, all_of_them=True)
+            index.observe(None, fact)
+    index.drain()
+    index.refresh(picture.now, all_of_them=True)
     scene = Scene(
-        board.restless,
-        board.ground,
-        board.used,
+        index.restless,
+        index.ground,
+        index.used,
         picture.now,
         picture.outages,
-        board.lost,
-        board.budgets_of,
-        board.is_awaited,
+        index.lost,
+        index.budgets_of,
+        index.is_awaited,
         is_paused=picture.paused is not None,
-        waiting=board.waiting,
-        sizes=board.sizes,
-        neighbours=board.neighbours,
+        waiting=index.waiting,
+        sizes=index.sizes,
+        neighbours=index.neighbours,
     )
-    return Planned(board, plan(scene), places(snapshot.nodes, picture.configuration), picture.observed)
+    return Planned(index, plan(scene), places(snapshot.nodes, picture.configuration), picture.observed)
 
 
 def view_of(made: Planned, picture: Picture, known: Prices = NO_PRICES) -> View:
@@ -190,7 +190,7 @@ def view_of(made: Planned, picture: Picture, known: Prices = NO_PRICES) -> View:
         now=lambda: picture.now,
         observed=lambda: picture.observed,
     )
-    viewer = Viewer(made.board, around, known)
+    viewer = Viewer(made.index, around, known)
     viewer.take(made.plan, picture.now)
     view = viewer.view()
     assert view is not None
@@ -211,7 +211,7 @@ def with_settings(picture: Picture, name: str, settings: Sequence[str]) -> Pictu
         raise ClusterError(f"--set {name}: {told}", "expected NS/NAME and SETTING=VALUE, such as spot-ratio=50%", 2)
     found = [each for each in picture.snapshot.workloads if str(each.key) == name]
     if not found:
-        hint = advice.meant(name, (str(each.key) for each in picture.snapshot.workloads)) or "expected NS/NAME"
+        hint = hints.meant(name, (str(each.key) for each in picture.snapshot.workloads)) or "expected NS/NAME"
         raise ClusterError(f"--set {name}: there is no such Deployment or StatefulSet", hint, 2)
     changed = {each.uid: replace(each, annotations={**each.annotations, **written}) for each in found}
     workloads = tuple(changed.get(each.uid, each) for each in picture.snapshot.workloads)
@@ -222,7 +222,7 @@ def opted_in(picture: Picture, name: str) -> Picture:
     namespace = picture.snapshot.namespaces.get(name)
     if namespace is None or name in names.EXCLUDED_NAMESPACES:
         told = "it is never placed" if namespace is not None else "there is no such namespace"
-        hint = "" if namespace is not None else advice.meant(name, picture.snapshot.namespaces)
+        hint = "" if namespace is not None else hints.meant(name, picture.snapshot.namespaces)
         raise ClusterError(f"--opt-in {name}: {told}", hint, exit_code=2)
     labelled = Namespace(name, {**namespace.labels, names.PLACEMENT: names.ENABLED}, namespace.annotations)
     namespaces = {**picture.snapshot.namespaces, name: labelled}
@@ -232,8 +232,8 @@ def opted_in(picture: Picture, name: str) -> Picture:
 # --- showing ---------------------------------------------------------------------------------------------------------
 
 
-def _sorted(board: Board) -> list[Assessment]:
-    return sorted(board.assessments.values(), key=lambda each: (each.group.workload.key, each.group.workload.kind))
+def _sorted(index: Index) -> list[Assessment]:
+    return sorted(index.assessments.values(), key=lambda each: (each.group.workload.key, each.group.workload.kind))
 
 
 def _is_shown(found: Assessment, args: argparse.Namespace, asked: set[str], is_question: bool) -> bool:

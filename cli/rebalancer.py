@@ -18,23 +18,23 @@ from typing import Any
 
 from cli import __version__, prices
 from cli.configuration import load_configuration
-from cli.memory import spare_caches
-from cli.threads import end_with_any_thread
-from dashboard.archive import Archive, checked_url
-from dashboard.desk import Desk
-from dashboard.guard import Guard, known_hosts
+from cli.crash import end_with_any_thread
+from cli.gctuning import spare_caches
+from dashboard.access import Guard, known_hosts
+from dashboard.answercache import Desk
 from dashboard.history import History
+from dashboard.prometheus import Archive, checked_url
 from dashboard.server import serving as serving_page
 from dashboard.view import NO_PRICES, Around, Viewer
 from kube import resources
 from kube.client import Client, connect
 from kube.configmaps import STATE, ConfigMap, ObservedMemory, OutageMemory, PauseMemory, change_observed
+from kube.crashpoints import Faults
 from kube.events import REBALANCER, EventWriter
-from kube.evict import CALL_SECONDS, PodWriter
-from kube.faults import Faults
 from kube.informer import Informer, InformerSet
 from kube.lease import Leader
-from kube.notes import Notes
+from kube.outagewriter import Notes
+from kube.podwriter import CALL_SECONDS, PodWriter
 from kube.resources import Resource
 from kube.store import Store
 from placement.configuration import Configuration
@@ -42,13 +42,13 @@ from placement.pause import standing
 from placement.plan.actions import Plan
 from placement.savings import Prices
 from rebalancer.app import create_app, serving
-from rebalancer.board import Board
 from rebalancer.executor import MOST_ENDS, Done, Executor, Sight
+from rebalancer.index import Index
+from rebalancer.interruptions import Observer
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import Metrics
-from rebalancer.observe import Observer
+from rebalancer.notify import Teller
 from rebalancer.pulse import Pulse
-from rebalancer.tell import Teller
 
 log = logging.getLogger(__name__)
 
@@ -149,9 +149,9 @@ class Program:
         self.pulse = Pulse()
         self._outages = OutageMemory(states, self._wake.set)
         self._pause = PauseMemory(states, self._wake.set)
-        self._board = Board(configuration)
+        self._index = Index(configuration)
         self.stores: dict[str, Store[Any]] = {}  # by the resource's name
-        self._observed = ObservedMemory(states, lambda known: self._board.observe(None, known.rates))
+        self._observed = ObservedMemory(states, lambda known: self._index.observe(None, known.rates))
         self._informers = InformerSet(
             [Informer(client, STATE, states), *(self._followed(client, each) for each in FOLLOWED)]
         )
@@ -162,7 +162,7 @@ class Program:
         self._events = EventWriter(client, self.name, source=REBALANCER)
         self._teller = Teller(self._events.tell)
         self._observer = Observer(
-            self._board, self._leader.is_leading, lambda change: change_observed(client, change, CALL_SECONDS)
+            self._index, self._leader.is_leading, lambda change: change_observed(client, change, CALL_SECONDS)
         )
         around = Around(
             self._leader.is_leading,
@@ -171,7 +171,7 @@ class Program:
             lambda: self._pause.current,
             observed=lambda: self._observed.current,
         )
-        self.viewer, self.history = Viewer(self._board, around, known), History(archive)
+        self.viewer, self.history = Viewer(self._index, around, known), History(archive)
         self.metrics = Metrics(self.viewer.view, self._leader.is_leading)
         self.metrics.cache_age.set_function(lambda: self._informers.age_seconds(time.monotonic()))
         self.metrics.outage_version.set_function(lambda: self._outages.current.version)
@@ -191,7 +191,7 @@ class Program:
             outages=lambda: self._outages.current,
             is_paused=self._is_paused,
         )
-        self.loop = Loop(self._board, executor, watched, self._tell, self._wake, self.pulse)
+        self.loop = Loop(self._index, executor, watched, self._tell, self._wake, self.pulse)
 
     def run(self) -> None:
         """Until the loop is stopped; then the Lease is given up first, so that another replica goes on at once.
@@ -219,7 +219,7 @@ class Program:
 
     def _followed(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
         store = self.stores[resource.name] = Store[Any]()
-        store.subscribe(self._board.observe)
+        store.subscribe(self._index.observe)
         store.subscribe(self._stir)
         return Informer(client, resource, store)
 
@@ -235,7 +235,7 @@ class Program:
             pod=self.stores[resources.PODS_IN_FULL.name].get,
             node=self.stores[resources.NODES.name].get,
             namespace=self.stores[resources.NAMESPACES.name].get,
-            is_leaving=lambda node: configuration.is_leaving(node) or self._board.is_drained(node.name),
+            is_leaving=lambda node: configuration.is_leaving(node) or self._index.is_drained(node.name),
         )
 
     def _is_current(self) -> bool:

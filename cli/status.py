@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli import access, advice, prices, show
+from cli import access, hints, output, prices
 from cli.configuration import configuration_for_reading
 from cli.observed import observed_for_reading
 from cli.outage import outages_for_reading, sentence
@@ -20,17 +20,17 @@ from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
 from placement import names
 from placement.exposure import Domain, Exposure
-from placement.leftover import LeftOver, left_over
 from placement.model import Class, Kind
 from placement.outage import Outage
 from placement.pause import Pause
-from placement.plan.foresee import Foreseen, foreseen, room_in
+from placement.plan.rolloutroom import Foreseen, foreseen, room_in
 from placement.policy import Policy, percent
-from placement.report import advice_of, pods_json, workload_json
+from placement.residue import LeftOver, left_over
 from placement.rollout import rollout_need
 from placement.savings import Savings, savings_in
 from placement.slots import Mix
 from placement.status import PodStatus, WorkloadStatus, statuses
+from placement.statusjson import advice_of, pods_json, workload_json
 
 STYLES = {Class.ON_DEMAND: "cyan", Class.SPOT: "magenta"}
 NOTHING_OPTED_IN = (
@@ -48,8 +48,8 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     access.add_options(parser)
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("-n", "--namespace", help="only this namespace")
-    show.add_option(parser)
-    show.add_watch(parser)
+    output.add_option(parser)
+    output.add_watch(parser)
     prices.add_options(parser)
     parser.add_argument("--pods", action="store_true", help="list every pod, where it is and why")
     parser.add_argument(
@@ -60,10 +60,10 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 where a mix is not what it should be."""
-    return show.show(args, lambda: look(args))
+    return output.show(args, lambda: look(args))
 
 
-def look(args: argparse.Namespace) -> show.Finding:
+def look(args: argparse.Namespace) -> output.Finding:
     with access.client_for(args) as client:
         configuration = configuration_for_reading(args.config, client)
         snapshot = read_snapshot(client)
@@ -71,7 +71,7 @@ def look(args: argparse.Namespace) -> show.Finding:
         paused = pause_for_reading(client, now.timestamp())
         outages = outages_for_reading(client, now.timestamp())
         observed = observed_for_reading(client)
-    advice.check_namespace(args.namespace, snapshot.namespaces)
+    hints.check_namespace(args.namespace, snapshot.namespaces)
     if args.left_over:
         carrying = left_over(snapshot, configuration.classes)
         return _left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)])
@@ -79,17 +79,17 @@ def look(args: argparse.Namespace) -> show.Finding:
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
     saved = savings_in(snapshot, configuration, shown, prices.prices_for(args, configuration))
     ahead = foreseen(shown, room_in(snapshot, configuration))
-    return show.Finding(
+    return output.Finding(
         as_json(shown, now, paused, saved, ahead, outages, with_pods=args.pods),
         lambda: as_table(shown, paused, saved, ahead, outages, with_pods=args.pods),
         0 if all(each.is_exact for each in shown) else 1,
     )
 
 
-def _left_over(found: Sequence[LeftOver]) -> show.Finding:
+def _left_over(found: Sequence[LeftOver]) -> output.Finding:
     """Exit code 1 where there are any."""
     raw = {"leftOver": [each.raw for each in found]}
-    return show.Finding(raw, lambda: left_over_table(found), 1 if found else 0)
+    return output.Finding(raw, lambda: left_over_table(found), 1 if found else 0)
 
 
 # --- for machines ----------------------------------------------------------------------------------------------------

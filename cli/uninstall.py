@@ -17,12 +17,12 @@ from cli import access
 from kube.client import Client
 from kube.configmaps import change_pause
 from kube.errors import NotFound
-from kube.evict import END_SECONDS, PodWriter
+from kube.podwriter import END_SECONDS, PodWriter
 from kube.snapshot import read_snapshot
 from placement import names
-from placement.leftover import PutBack, put_back
 from placement.model import Pod, Snapshot
 from placement.pause import Pause
+from placement.residue import PutBack, put_back
 
 log = logging.getLogger(__name__)
 

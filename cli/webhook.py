@@ -18,13 +18,13 @@ from typing import Any
 
 import uvloop
 
-from certs.keep import Keeper, Source
 from certs.publish import VERSIONS, Version
+from certs.reconcile import Keeper, Source
 from certs.renewal import OVERLAP, Bundle, expiry
 from cli import __version__
 from cli.configuration import load_configuration
-from cli.memory import spare_caches
-from cli.threads import end_with_any_thread
+from cli.crash import end_with_any_thread
+from cli.gctuning import spare_caches
 from kube import resources
 from kube.client import Client, connect
 from kube.configmaps import STATE, ConfigMap, ObservedMemory, OutageMemory
@@ -41,9 +41,9 @@ from webhook.admission import Admission, Stores
 from webhook.app import Door, create_app
 from webhook.metrics import Metrics
 from webhook.mistakes import Mistakes
+from webhook.ownership import Tenure
 from webhook.peers import HttpsLines, Peers
 from webhook.server import Gateway, Identity, bind, serve
-from webhook.tenure import Tenure
 
 log = logging.getLogger(__name__)
 

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 
 from dashboard.history import History
-from dashboard.seen import Seen
 from dashboard.view import View
+from dashboard.workloadview import Seen
 from placement.exposure import Domain
 from placement.model import Class, Pod
 from placement.plan.actions import Action, How
 from placement.plan.group import released
-from placement.plan.lost import Gone
-from placement.report import mix_json, pods_json, workload_json
+from placement.plan.losses import Gone
 from placement.slots import Mix
+from placement.statusjson import mix_json, pods_json, workload_json
 
 MOST_LISTED = 50  # of each list in the overview; how many there are is told beside it
 

@@ -10,9 +10,9 @@ from typing import Any
 from flask import Flask, Response, request
 
 from dashboard import answers, drills
+from dashboard.access import HEADERS, Guard
+from dashboard.answercache import JSON, Answer, Desk
 from dashboard.answers import Page, Raw, Unclear
-from dashboard.desk import JSON, Answer, Desk
-from dashboard.guard import HEADERS, Guard
 from dashboard.view import View
 from placement.exposure import Domain
 

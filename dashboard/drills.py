@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dashboard.answers import Raw, Unclear, Unknown, found
-from dashboard.seen import Seen
 from dashboard.view import View
+from dashboard.workloadview import Seen
 from placement import names
-from placement.auto import settled
+from placement.autoratio import settled
 from placement.drill import losses
 from placement.exposure import Domain, exposure
 from placement.model import Class, Needs, Pod
@@ -18,9 +18,9 @@ from placement.plan.assess import Assessment, Wish, assess
 from placement.plan.group import Group
 from placement.plan.room import Room, shortage
 from placement.policy import Mistake, mistakes_in
-from placement.report import mix_json
 from placement.savings import charged
 from placement.status import read_policy
+from placement.statusjson import mix_json
 
 MOST_LOSSES = 500  # workloads that one answer tells; how many there are is told beside it
 MOST_TRIES = 200_000  # moves × nodes for which an exposure is estimated

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from dashboard.archive import Archive, Points
+from dashboard.prometheus import Archive, Points
 from dashboard.view import Taken
 from placement.model import Workload
 from placement.outage import Outage

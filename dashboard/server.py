@@ -27,9 +27,9 @@ import httptools
 import uvloop
 from werkzeug.wrappers import Response
 
+from dashboard.access import HEADERS, Guard
+from dashboard.answercache import Desk, Reply
 from dashboard.app import API, create_app
-from dashboard.desk import Desk, Reply
-from dashboard.guard import HEADERS, Guard
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from threading import Lock
 from typing import Protocol
 
-from dashboard.floor import Floor
-from dashboard.seen import Seen, Totals
+from dashboard.nodepools import Floor
+from dashboard.workloadview import Seen, Totals
 from placement.exposure import Place, exposure, places
 from placement.model import NO_AMOUNTS, Namespace, Pod, Workload
 from placement.observation import NOTHING_OBSERVED, Observed
@@ -23,7 +23,7 @@ from placement.pause import Pause, standing
 from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
 from placement.plan.group import Ground
-from placement.plan.lost import Lost
+from placement.plan.losses import Lost
 from placement.plan.neighbours import Neighbours, tenants_in
 from placement.policy import Mistake
 from placement.savings import Prices, Rate, Savings, savings, total
@@ -34,8 +34,8 @@ TAKE_SECONDS = 1.0
 LASTS_SECONDS = 1.0  # a view lasts so long, however many passes there are
 
 
-class Board(Protocol):
-    """What is asked of the rebalancer's board."""
+class Facts(Protocol):
+    """What is asked of the rebalancer's index."""
 
     @property
     def version(self) -> int: ...
@@ -72,7 +72,7 @@ class Taken:
     at: float
     plan: Plan
     outages: tuple[Outage, ...]  # that stand
-    version: int  # of the board
+    version: int  # of the index
     assessments: Mapping[str, Assessment]  # by the workload's UID
     namespaces: Mapping[str, Namespace]
     ground: Ground
@@ -118,8 +118,8 @@ class View:
 class Viewer:
     """Makes views of what the rebalancer knows: one for all who ask, pages and Prometheus alike."""
 
-    def __init__(self, board: Board, around: Around, prices: Prices = NO_PRICES) -> None:
-        self._board = board
+    def __init__(self, facts: Facts, around: Around, prices: Prices = NO_PRICES) -> None:
+        self._facts = facts
         self._prices = prices
         self.around = around
         self._taken: Taken | None = None
@@ -139,27 +139,27 @@ class Viewer:
     def take(self, plan: Plan, now: float) -> Taken:
         """On the loop's thread, after a pass: once a second, however many there are, and sooner where nodes change.
 
-        Only references are copied, and only where the board has changed: 0.1 ms for 1,500 workloads on 500 nodes.
+        Only references are copied, and only where the index has changed: 0.1 ms for 1,500 workloads on 500 nodes.
         """
-        board, before = self._board, self._taken
-        if before is not None and abs(now - before.at) < TAKE_SECONDS and not _has_nodes_changed(before, board):
+        facts, before = self._facts, self._taken
+        if before is not None and abs(now - before.at) < TAKE_SECONDS and not _has_nodes_changed(before, facts):
             return before  # clocks are set, and may go back: hence abs()
         outages = self.around.outages().standing(now)
-        if before is not None and before.version == board.version:
+        if before is not None and before.version == facts.version:
             self._taken = replace(before, at=now, plan=plan, outages=outages)
         else:
             self._taken = Taken(
                 now,
                 plan,
                 outages,
-                board.version,
-                dict(board.assessments),
-                dict(board.namespaces),
-                board.ground,
-                dict(board.lost),
-                board.amounts(),
-                len(board.failing),
-                board.pods(),
+                facts.version,
+                dict(facts.assessments),
+                dict(facts.namespaces),
+                facts.ground,
+                dict(facts.lost),
+                facts.amounts(),
+                len(facts.failing),
+                facts.pods(),
             )
         return self._taken
 
@@ -286,8 +286,8 @@ class Viewer:
         )
 
 
-def _has_nodes_changed(before: Taken, board: Board) -> bool:
-    return before.ground is not board.ground or before.lost != board.lost
+def _has_nodes_changed(before: Taken, facts: Facts) -> bool:
+    return before.ground is not facts.ground or before.lost != facts.lost
 
 
 def _is_same(one: Taken, other: Taken) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from kube.client import ANSWER_SECONDS, Client
+from kube.crashpoints import NO_FAULTS, Call, Faults
 from kube.decode import Shape
 from kube.errors import Conflict, NotFound
-from kube.faults import NO_FAULTS, Call, Faults
 from kube.resources import Resource
 from kube.store import Store
 from kube.wire import Identity

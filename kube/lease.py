@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from kube.client import Client
+from kube.crashpoints import NO_FAULTS, Call, Faults
 from kube.election import (
     ABSENT,
     Create,
@@ -34,7 +35,6 @@ from kube.election import (
     next_step,
 )
 from kube.errors import AlreadyExists, ApiError, Conflict, Garbled, NotFound
-from kube.faults import NO_FAULTS, Call, Faults
 from kube.membership import PATH as LEASES
 from placement import names
 

@@ -13,7 +13,7 @@ from sys import intern
 import msgspec
 from msgspec import Raw
 
-from kube.shared import Kept, Shared
+from kube.interning import Kept, Shared
 from kube.wire import (
     AffinityInFull,
     Asking,

@@ -8,7 +8,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kube import build, wire
+from kube import convert as build
+from kube import wire
 from kube.client import Client
 from kube.decode import Page, Shape
 from kube.errors import Garbled, TooLarge

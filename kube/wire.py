@@ -1,7 +1,7 @@
 """API objects as they are on the wire: what is read of each, and nothing else.
 
 `msgspec` skips what the structs do not name, which is most of an object. Every field may be absent or null; fields that
-are `Raw` are decoded later, once for all siblings that have the same (`kube.shared`).
+are `Raw` are decoded later, once for all siblings that have the same (`kube.interning`).
 """
 
 from __future__ import annotations

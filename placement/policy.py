@@ -70,7 +70,7 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """What `auto` came to (`placement.auto`), and what it rests on."""
+    """What `auto` came to (`placement.autoratio`), and what it rests on."""
 
     ratio: Fraction
     pools: int

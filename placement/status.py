@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from placement import names
-from placement.auto import settled
+from placement.autoratio import settled
 from placement.availability import Availability, BudgetIndex, availability
 from placement.configuration import Configuration
 from placement.exposure import Exposure, Place, exposure, places

@@ -26,7 +26,7 @@ RESTS_ON_NOTES = (How.BURY, How.RELEASE, How.REPLACE)  # their replacements are 
 
 
 class Writer(Protocol):
-    """What is asked of `kube.evict.PodWriter`."""
+    """What is asked of `kube.podwriter.PodWriter`."""
 
     def annotate(
         self, key: Key, uid: str, annotations: dict[str, str | None], labels: dict[str, str | None] = ...

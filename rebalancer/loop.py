@@ -1,4 +1,4 @@
-"""The loop: stores → board → plan → re-check → actions → outcomes.
+"""The loop: stores → index → plan → re-check → actions → outcomes.
 
 It wakes when something has changed, gathers changes for a moment, and looks at the rest once a second, because time
 passes too. Every few minutes it looks at everything anew, as a net for what no event told. A pass is kept short: what
@@ -21,11 +21,11 @@ from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan, Why
 from placement.plan.assess import Assessment
-from placement.plan.choose import plan
 from placement.plan.group import Evicted, evicted, former_slot, policy_mark, seat
 from placement.plan.scene import Scene, Target, target
-from rebalancer.board import Board
+from placement.plan.select import plan
 from rebalancer.executor import Done, Executor
+from rebalancer.index import Index
 from rebalancer.pulse import Pulse
 
 log = logging.getLogger(__name__)
@@ -72,14 +72,14 @@ class Loop:
 
     def __init__(
         self,
-        board: Board,
+        index: Index,
         executor: Executor,
         watched: Watched,
         tell: Callable[[Plan, Sequence[Done], float, float], None],
         wake: Event | None = None,
         pulse: Pulse | None = None,
     ) -> None:
-        self._board = board
+        self._index = index
         self._executor = executor
         self._watched = watched
         self._tell = tell
@@ -117,18 +117,18 @@ class Loop:
 
     def once(self) -> Plan | None:
         """One pass. None where nothing may be concluded: a failed read is never an empty read."""
-        self._board.drain()  # also before all is read: a whole cluster that waits in a queue takes room for ever
+        self._index.drain()  # also before all is read: a whole cluster that waits in a queue takes room for ever
         if not self._watched.is_current():
             return None
         now, began = self._watched.now(), self._watched.timer()
         is_leading = self._watched.is_leading()
-        self._board.drain()
+        self._index.drain()
         is_due = began - self._swept >= SWEEP_SECONDS
-        self._board.refresh(now, all_of_them=is_due)
+        self._index.refresh(now, all_of_them=is_due)
         self._swept = began if is_due else self._swept
         made = plan(self.scene(now))
         is_paused = self._watched.is_paused(now)
-        left_over = (each for each in self._board.left_over() if each.in_every_mode or not is_paused)
+        left_over = (each for each in self._index.left_over() if each.in_every_mode or not is_paused)
         made = replace(made, actions=(*made.actions, *left_over))
         made = replace(made, actions=tuple(map(self._reasoned, self._possible(made.actions))))
         planned = self._watched.timer()
@@ -141,27 +141,27 @@ class Loop:
 
     def scene(self, now: float) -> Scene:
         """What a plan is made from now."""
-        board = self._board
+        index = self._index
         while self._begun and self._begun[0] < self._watched.timer() - MINUTE:
             self._begun.popleft()
         return Scene(
-            [self._settled(each) for each in board.restless],
-            board.ground,
-            board.used,
+            [self._settled(each) for each in index.restless],
+            index.ground,
+            index.used,
             now,
             self._watched.outages(),
-            board.lost,
-            board.budgets_of,
-            board.is_awaited,
+            index.lost,
+            index.budgets_of,
+            index.is_awaited,
             dict(self._proofs),
             len(self._begun),
             dict(self._evicted),
             self._watched.is_paused(now),
-            board.waiting,
+            index.waiting,
             self._held(),
             MOST_NOTES,
-            board.sizes,
-            board.neighbours,
+            index.sizes,
+            index.neighbours,
         )
 
     # --- what we did, and have not seen yet --------------------------------------------------------------------------
@@ -231,15 +231,15 @@ class Loop:
 
     def _prove(self, action: Action, now: float) -> None:
         """A replacement serves where it should: others that prefer the same may follow."""
-        found = self._board.assessments.get(action.workload.uid) if action.workload is not None else None
+        found = self._index.assessments.get(action.workload.uid) if action.workload is not None else None
         if found is not None and action.to is not None:
-            aim = target(found.group, former_slot(action.pod), action.pod, self._board.ground)
+            aim = target(found.group, former_slot(action.pod), action.pod, self._index.ground)
             if aim[0] is action.to:
                 self._proofs[aim] = now
 
     def _mark(self, action: Action, now: float) -> Evicted:
         assert action.workload is not None
-        policy = policy_mark(self._board.assessments[action.workload.uid].group.policy.slots)
+        policy = policy_mark(self._index.assessments[action.workload.uid].group.policy.slots)
         before = self._evicted.get(seat(action.workload, action.pod)) or evicted(action.pod)
         is_again = before is not None and (before.origin, before.policy) == (str(action.origin), policy)
         tries = before.tries + 1 if before is not None and is_again else 0

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dashboard.seen import Seen
 from dashboard.view import Taken, View
+from dashboard.workloadview import Seen
 from placement import names
 from placement.exposure import Domain
 from placement.metrics import METRICS

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from placement.model import NO_AMOUNTS, Namespace, Pod
 from placement.plan.neighbours import FINISHED, Averse, Tenants
 from placement.plan.room import host_port
-from rebalancer.filing import exclude, file, include, put
+from rebalancer.multimap import exclude, file, include, put
 
 
 class Occupancy:

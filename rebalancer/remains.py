@@ -15,7 +15,7 @@ from placement.selector import matches
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What the board knows, as far as this asks for it: everything by UID, and always as it is now."""
+    """What the index knows, as far as this asks for it: everything by UID, and always as it is now."""
 
     workloads: Mapping[str, Workload]
     in_namespace: Mapping[str, Collection[str]]

@@ -83,7 +83,7 @@ def test_modules_are_named_for_what_they_are_and_open_with_a_sentence(path: Path
 def test_only_the_boundaries_catch_everything() -> None:
     """An unexpected error is met where it can be answered.
 
-    At the webhook's door, where its certificates are kept, in the rebalancer's loop, and in the board, where one
+    At the webhook's door, where its certificates are kept, in the rebalancer's loop, and in the index, where one
     workload is not to stop all others (ADR 10).
     """
     catching = {
@@ -94,7 +94,7 @@ def test_only_the_boundaries_catch_everything() -> None:
         and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")))
         and not any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
     }
-    assert catching <= {"webhook/app.py", "cli/webhook.py", "rebalancer/loop.py", "rebalancer/board.py"}
+    assert catching <= {"webhook/app.py", "cli/webhook.py", "rebalancer/loop.py", "rebalancer/index.py"}
 
 
 def test_modules_and_functions_stay_small() -> None:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 
 from benchmarks.feed import changes
-from benchmarks.stores import Stores, board_in_memory
+from benchmarks.stores import Stores, index_in_memory
 from benchmarks.synthetic import PODS_PER_WORKLOAD, SLOTS, Size
 from kube.resources import PODS_IN_FULL, node_name, owner_uid
 from placement import names
@@ -20,7 +20,7 @@ SIZE = Size(nodes=200, workloads=400, old_revisions=2)
 
 @pytest.fixture(scope="module")
 def stores() -> Stores:
-    return board_in_memory(SIZE)[0]
+    return index_in_memory(SIZE)[0]
 
 
 def grouped(objects: Iterable[T], key: Callable[[T], str | None]) -> dict[str | None, list[T]]:

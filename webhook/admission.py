@@ -13,7 +13,7 @@ from kube.election import Terms
 from kube.ledger import Ledger
 from kube.store import Store
 from placement import names
-from placement.auto import settled
+from placement.autoratio import settled
 from placement.availability import BudgetIndex
 from placement.configuration import Configuration
 from placement.decide import Reason, Revision, Surroundings, pool_order, shunned_by_class
@@ -34,7 +34,7 @@ from placement.model import (
 from placement.observation import Rates
 from placement.outage import Outages, reachable
 from placement.policy import Mistake, resolve
-from webhook.batch import Batch, Batches
+from webhook.decisioncache import Batch, Batches
 from webhook.mistakes import Mistakes, nobody
 from webhook.review import Request, Verdict
 

@@ -17,9 +17,9 @@ from placement.decide import Reason
 from placement.model import Owner
 from webhook.admission import Admission, Found, NotYet, owner_uid
 from webhook.metrics import Metrics
+from webhook.ownership import Tenure
 from webhook.peers import Estate, Question
 from webhook.review import MalformedReview, Request, TooLarge, Verdict, answer, parse, unchanged
-from webhook.tenure import Tenure
 
 log = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from placement.decide import falls_back
 from placement.model import Class, Pod
 from placement.outage import Shape
 from placement.plan.actions import EVENING, Action, Blocked, How, Why
+from placement.plan.annotate import notes_of, slots_for
 from placement.plan.crowd import classes_of_slots, crowded
 from placement.plan.group import (
     Cohort,
@@ -33,7 +34,6 @@ from placement.plan.group import (
     undone,
     word_on_eviction,
 )
-from placement.plan.note import notes_of, slots_for
 from placement.plan.overflow import is_overflow
 from placement.plan.release import finish, has_way_back, is_too_many, undo, unwanted, why_cut_short
 from placement.policy import surge

@@ -13,6 +13,7 @@ from placement import names
 from placement.backoff import doubled
 from placement.model import Class, Kind, Owner, Pod, ReplicaSet, Workload
 from placement.plan.actions import Action, How, Why
+from placement.plan.annotate import ADOPTED, LEAVES_FIRST
 from placement.plan.group import (
     Cohort,
     Group,
@@ -26,7 +27,6 @@ from placement.plan.group import (
     released,
     undone,
 )
-from placement.plan.note import ADOPTED, LEAVES_FIRST
 
 UNDONE_SECONDS = 300.0
 MISSED_SECONDS = 30.0  # the same where admission missed the replacement; doubled, it waits as long as that has lasted

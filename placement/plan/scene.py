@@ -13,7 +13,7 @@ from placement.outcome import Outcome
 from placement.plan.actions import How
 from placement.plan.assess import Assessment, shape_of
 from placement.plan.group import Evicted, Ground, Group, own_terms
-from placement.plan.lost import Lost
+from placement.plan.losses import Lost
 from placement.plan.neighbours import Neighbours
 from placement.plan.room import Used
 

@@ -18,7 +18,7 @@ from placement.outage import LONGEST_SECONDS, Demand, Evidence, Outage, Shape, l
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.assess import Assessment, Stuck
 from placement.plan.group import Member, Site
-from placement.plan.lost import BY
+from placement.plan.losses import BY
 from placement.plan.room import Reach, Room
 from placement.plan.scene import AUTOSCALER_SECONDS, Scene, Target, demand_of, target
 

@@ -49,7 +49,7 @@ def test_another_ratio_is_answered_as_the_dashboard_answers_it() -> None:
     """Mix, moves, exposure and savings, now and then."""
     picture = plan.with_settings(plan.Picture(SHOP, now=NOW), "shop/web", ["spot-ratio=30%"])
     made = plan.planned(picture)
-    (web,) = [each for each in made.board.assessments.values() if each.group.workload.name == "web"]
+    (web,) = [each for each in made.index.assessments.values() if each.group.workload.name == "web"]
     (told,) = plan.workloads_json(plan.view_of(made, picture), [web])
     answer = shown().get(f"drill?workload=shop/Deployment/web&ratio={quote('30%')}")
     assert told == {key: answer[key] for key in told}
@@ -66,7 +66,7 @@ def test_a_question_about_long_names_fits_eighty_columns() -> None:
     """They are folded."""
     picture = plan.with_settings(plan.Picture(SHOP, now=NOW), "shop/web", ["spot-ratio=30%"])
     made = plan.planned(picture)
-    told = plan.workloads_json(plan.view_of(made, picture), [*made.board.assessments.values()])
+    told = plan.workloads_json(plan.view_of(made, picture), [*made.index.assessments.values()])
     long = [{**each, "namespace": "a-namespace-with-a-long-name", "name": f"{each['name']}-" * 9} for each in told]
     text = printed(plan.workloads_table(long), 80)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80

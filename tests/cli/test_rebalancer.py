@@ -18,7 +18,7 @@ from kubernetes.client import Configuration as ClientConfiguration
 from cli.rebalancer import Program
 from cli.signs import signs_for_reading
 from kube.client import Client
-from kube.faults import NO_FAULTS
+from kube.crashpoints import NO_FAULTS
 from kube.lease import PATH as LEASE
 from kube.lease import lease_object, released_spec
 from placement.configuration import Configuration

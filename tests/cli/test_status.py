@@ -12,10 +12,10 @@ from placement import names
 from placement.availability import Availability, Source
 from placement.configuration import Configuration
 from placement.exposure import Place, exposure
-from placement.leftover import left_over
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
 from placement.outage import Outage, Shape
 from placement.pause import Pause
+from placement.residue import left_over
 from placement.savings import Prices, savings_in
 from placement.status import WorkloadStatus, statuses
 from tests.cli.printed import printed

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from certs.keep import Keeper
 from certs.publish import Version
+from certs.reconcile import Keeper
 from certs.renewal import Bundle
 from cli.webhook import Program, peer_address
 from kube.client import Client

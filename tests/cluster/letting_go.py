@@ -7,15 +7,15 @@ from contextlib import suppress
 
 from kube.client import Client
 from kube.errors import NotFound
-from kube.evict import PodWriter
+from kube.podwriter import PodWriter
 from kube.resources import DEPLOYMENTS, PODS_IN_FULL, REPLICA_SETS
 from placement import names
 from placement.availability import Availability, Source
 from placement.model import Class, Key, Pod, ReplicaSet, Workload
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Why
+from placement.plan.annotate import LEAVES_FIRST
 from placement.plan.group import Cohort, Group, former_owner
-from placement.plan.note import LEAVES_FIRST
 from placement.plan.release import put_back_to, release
 from placement.policy import Policy
 

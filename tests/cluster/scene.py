@@ -16,12 +16,12 @@ from cli.main import main
 from cli.rebalancer import WRITERS
 from cli.run import Installed, Process, running, wait_until_ready
 from kube.client import Client, connect
+from kube.crashpoints import VARIABLE
 from kube.errors import AlreadyExists
-from kube.evict import END_SECONDS, PodWriter
-from kube.faults import VARIABLE
 from kube.lease import PATH as LEASE
 from kube.lease import lease_object, released_spec
 from kube.membership import PATH as LEASES
+from kube.podwriter import END_SECONDS, PodWriter
 from localcluster import LocalCluster, Options, Profile, demo_profile
 from placement import names
 from placement.model import Class, Key, Pod

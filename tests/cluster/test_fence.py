@@ -15,8 +15,8 @@ from cli.run import Installed, access_for
 from kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Client, connect
 from kube.configmaps import change_outages
 from kube.errors import ApiError, Forbidden
-from kube.evict import PodWriter
 from kube.lease import Leader
+from kube.podwriter import PodWriter
 from localcluster import LocalCluster
 from placement import names
 from placement.handover import patches

@@ -15,7 +15,7 @@ import pytest
 
 from cli.run import Installed, Process, running
 from kube.client import Client, connect
-from kube.faults import VARIABLE
+from kube.crashpoints import VARIABLE
 from kube.lease import PATH
 from localcluster import LocalCluster, demo_profile
 from placement import names

@@ -13,7 +13,7 @@ import pytest
 
 from cli.metrics import MONITORING, ROOT
 from cli.run import Installed, running
-from dashboard.archive import Archive, checked_url
+from dashboard.prometheus import Archive, checked_url
 from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names

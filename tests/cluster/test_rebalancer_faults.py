@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from cli.run import Process
-from kube.faults import Call, Moment
+from kube.crashpoints import Call, Moment
 from kube.lease import PATH as LEASE
 from localcluster import Choice, Way
 from placement import names

@@ -12,7 +12,7 @@ from cli.main import main
 from cli.run import Installed, access_for
 from kube.client import Client, connect
 from kube.errors import NotFound
-from kube.evict import PodWriter
+from kube.podwriter import PodWriter
 from localcluster import LocalCluster
 from placement import names
 from placement.model import Key

@@ -9,9 +9,9 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
+from dashboard.access import LOOPBACK, Guard
+from dashboard.answercache import Desk
 from dashboard.app import create_app
-from dashboard.desk import Desk
-from dashboard.guard import LOOPBACK, Guard
 from dashboard.history import History
 from dashboard.view import Around, Viewer
 from placement import names
@@ -22,9 +22,9 @@ from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.pause import Pause
 from placement.plan.actions import Action, Plan
-from placement.plan.choose import plan
 from placement.plan.scene import Scene
-from rebalancer.board import Board
+from placement.plan.select import plan
+from rebalancer.index import Index
 from tests.placement.plans import NOW, node, pod
 
 SPOT, ON_DEMAND = Class.SPOT, Class.ON_DEMAND
@@ -69,9 +69,9 @@ SHOP = snapshot(deployment("web", WEB, spot_ratio="60%", min_available="8"), dep
 
 @dataclass
 class Shown:
-    """The dashboard over a board, with a clock that stands still."""
+    """The dashboard over a index, with a clock that stands still."""
 
-    board: Board = field(default_factory=lambda: Board(Configuration()))
+    index: Index = field(default_factory=lambda: Index(Configuration()))
     history: History = field(default_factory=History)
     guard: Guard = field(default_factory=Guard)
     now: float = NOW
@@ -90,31 +90,31 @@ class Shown:
             lambda: self.now,
             lambda: self.observed,
         )
-        self.viewer = Viewer(self.board, around)
+        self.viewer = Viewer(self.index, around)
         self.desk = Desk(self.viewer, self.history)
         self.client: FlaskClient = create_app(self.desk, self.guard).test_client()
 
     def sees(self, seen: Snapshot) -> None:
         for each in (seen.namespaces.values(), seen.nodes.values(), seen.workloads, seen.replica_sets, seen.pods):
             for fact in each:
-                self.board.observe(None, fact)
+                self.index.observe(None, fact)
         for budget in seen.budgets:
-            self.board.observe(None, budget)
-        self.board.observe(None, self.observed.rates)
+            self.index.observe(None, budget)
+        self.index.observe(None, self.observed.rates)
 
     def passes(self, done: Sequence[tuple[Action, Outcome | None]] = ()) -> Plan:
         """One pass of the loop, as the rebalancer makes it."""
-        self.board.drain()
-        self.board.refresh(self.now)
-        board = self.board
+        self.index.drain()
+        self.index.refresh(self.now)
+        index = self.index
         made = plan(
             Scene(
-                board.restless,
-                board.ground,
-                board.used,
+                index.restless,
+                index.ground,
+                index.used,
                 self.now,
                 is_paused=self.pause is not None,
-                neighbours=board.neighbours,
+                neighbours=index.neighbours,
             )
         )
         self.history.note(self.viewer.take(made, self.now), done, self.now)

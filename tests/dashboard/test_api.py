@@ -21,7 +21,7 @@ from placement.pause import Pause
 from placement.plan.actions import Action, How, Why
 from placement.policy import Limit
 from placement.status import statuses
-from rebalancer.board import Board
+from rebalancer.index import Index
 from tests.dashboard.boards import NODES, SHOP, WEB, Shown, deployment, drained, shown, snapshot
 from tests.placement.plans import NOW
 
@@ -128,13 +128,13 @@ def test_pools_are_told_with_their_fill_and_who_leaves() -> None:
 
 
 def test_a_view_is_of_the_last_pass_and_not_of_the_middle_of_the_next() -> None:
-    """All of web's pods are gone from the board, and the loop has not come to them yet: nothing of that is told."""
+    """All of web's pods are gone from the index, and the loop has not come to them yet: nothing of that is told."""
     page = shown()
     for pod in SHOP.pods:
-        page.board.observe(pod, None)
+        page.index.observe(pod, None)
     for node in SHOP.nodes.values():
-        page.board.observe(node, None)
-    page.board.drain()
+        page.index.observe(node, None)
+    page.index.drain()
     spot = next(each for each in page.get("pools")["pools"] if (each["zone"], each["class"]) == ("a", "spot"))
     assert (spot["count"], spot["fill"]["cpu"]) == (1, 0.5)
     assert page.get("overview")["nodes"]["total"] == len(NODES)
@@ -225,8 +225,8 @@ def test_savings_are_told_with_their_source_and_follow_a_nodes_price() -> None:
     saved, sources = 6 * 0.65 / 11, {"default": 6}
     told = page.get("overview")["savings"]
     assert told == {"share": round(saved, 4), "cost": round(1 - saved, 4), "sources": sources}
-    old = page.board.ground.sites["spot-a"].node
-    page.board.observe(old, replace(old, annotations={names.PRICE_RATIO: "0.5"}))
+    old = page.index.ground.sites["spot-a"].node
+    page.index.observe(old, replace(old, annotations={names.PRICE_RATIO: "0.5"}))
     page.now += 2
     page.passes()
     told = page.get("overview")["savings"]
@@ -244,10 +244,10 @@ def test_history_tells_moves_losses_and_departures() -> None:
     page.now += 60
     page.passes([(action, Outcome.DONE), (action, None)])
     page.now += 60
-    page.board.observe(page.board.ground.sites["spot-b"].node, drained("spot-b"))
+    page.index.observe(page.index.ground.sites["spot-b"].node, drained("spot-b"))
     page.passes()
     page.now += 60
-    page.board.observe(drained("spot-b"), None)
+    page.index.observe(drained("spot-b"), None)
     page.passes()
     events = page.get("workloads/shop/Deployment/web")["events"]
     assert [(each["what"], each["text"]) for each in events] == [
@@ -339,7 +339,7 @@ def test_lists_that_are_cut_say_how_many_there_are() -> None:
 def test_a_limit_that_takes_a_ratio_back_is_told() -> None:
     """The platform team allows half: asking for more is answered with that, and with why."""
     configuration = Configuration(limits=(NamespaceLimit(Limit(Fraction(1, 2), None)),))
-    page = shown(board=Board(configuration))
+    page = shown(index=Index(configuration))
     answer = page.get(f"drill?workload=shop/Deployment/web&ratio={quote('90%')}")
     assert answer["wanted"]["spot"] == 5
     assert len(answer["mistakes"]) == 1
@@ -359,7 +359,7 @@ def test_thousands_of_workloads_cost_what_has_changed() -> None:
     assert len(page.client.get("/api/v1/overview").data) < 60_000
     before = page.viewer.view()
     changed = many.workloads[7]
-    page.board.observe(changed, replace(changed, annotations={names.SPOT_RATIO: "50%"}))
+    page.index.observe(changed, replace(changed, annotations={names.SPOT_RATIO: "50%"}))
     page.now += 2
     page.passes()
     after = page.viewer.view()

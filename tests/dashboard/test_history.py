@@ -40,8 +40,8 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
     page = shown(snapshot(deployment("web", ["spot-a"] * 2, min_on_demand="0")))
     assert page.get("overview")["spotShare"]["wanted"]["spot"] == 1
     page.now -= 3600
-    workload = next(iter(page.board.assessments.values())).group.workload
-    page.board.observe(workload, replace(workload, annotations={names.SPOT_RATIO: "0%"}))
+    workload = next(iter(page.index.assessments.values())).group.workload
+    page.index.observe(workload, replace(workload, annotations={names.SPOT_RATIO: "0%"}))
     page.passes()
     answer = page.get("overview")
     assert (answer["ageSeconds"], answer["spotShare"]["wanted"]["spot"]) == (0.0, 0)

@@ -17,7 +17,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.desk import MOST_QUESTIONS, PACE_SECONDS, SAME_SECONDS, SOONEST_SECONDS, STATE, Body, encoded, packed
+from dashboard.answercache import (
+    MOST_QUESTIONS,
+    PACE_SECONDS,
+    SAME_SECONDS,
+    SOONEST_SECONDS,
+    STATE,
+    Body,
+    encoded,
+    packed,
+)
 from dashboard.server import FEW, LARGEST_HEAD, serving
 from placement import names
 from tests.dashboard.boards import SHOP, Shown, deployment, drained, shown, snapshot, with_token
@@ -68,7 +77,7 @@ def test_a_change_is_told_to_who_knows_the_old() -> None:
     page = shown()
     with served(page) as connection:
         old, pools = ask(connection)[1]["ETag"], ask(connection, "/api/v1/pools")[1]["ETag"]
-        page.board.observe(SHOP.workloads[0], replace(SHOP.workloads[0], annotations={names.SPOT_RATIO: "20%"}))
+        page.index.observe(SHOP.workloads[0], replace(SHOP.workloads[0], annotations={names.SPOT_RATIO: "20%"}))
         page.now += 2
         page.passes()
         status, headers, body = ask(connection, If_None_Match=old)
@@ -285,12 +294,12 @@ def test_where_many_look_what_happens_to_nodes_is_told_at_once() -> None:
     page = shown()
     page.desk.watchers = 50
     assert len(page.get("overview")["nodes"]["leaving"]) == 0
-    page.board.observe(SHOP.workloads[0], replace(SHOP.workloads[0], annotations={names.SPOT_RATIO: "20%"}))
+    page.index.observe(SHOP.workloads[0], replace(SHOP.workloads[0], annotations={names.SPOT_RATIO: "20%"}))
     page.now += page.desk.pace_seconds
     page.passes()
     answer = page.get("overview")
     assert (answer["spotShare"]["wanted"]["spot"], answer["ageSeconds"]) == (6, page.desk.pace_seconds)
-    page.board.observe(page.board.ground.sites["spot-b"].node, drained("spot-b"))
+    page.index.observe(page.index.ground.sites["spot-b"].node, drained("spot-b"))
     page.now += 1
     page.passes()
     answer = page.get("overview")

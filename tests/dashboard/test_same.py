@@ -17,7 +17,7 @@ from placement.model import Class
 from placement.outage import Outages
 from placement.plan.actions import Plan
 from placement.status import WorkloadStatus, statuses
-from rebalancer.board import Board
+from rebalancer.index import Index
 from rebalancer.metrics import Metrics
 from tests.monitoring.exposed import values
 from tests.rebalancer.rebalancing import Rebalancer
@@ -26,17 +26,17 @@ from tests.rebalancer.simulation import TERMINATION, Cluster, Feed
 
 @dataclass
 class Onlooker:
-    """A replica that only looks: its board, its page, its metrics."""
+    """A replica that only looks: its index, its page, its metrics."""
 
     cluster: Cluster
-    board: Board = field(default_factory=lambda: Board(Configuration()))
+    index: Index = field(default_factory=lambda: Index(Configuration()))
     history: History = field(default_factory=History)
 
     def __post_init__(self) -> None:
         around = Around(lambda: True, lambda: True, Outages, lambda: None, lambda: self.cluster.now)
-        self.viewer = Viewer(self.board, around)
+        self.viewer = Viewer(self.index, around)
         self.metrics = Metrics(self.viewer.view, lambda: True)
-        self._feed = Feed(self.board.observe, lambda: 0.0)
+        self._feed = Feed(self.index.observe, lambda: 0.0)
         self._feed.relist(self.cluster.objects)
         self.cluster.feeds.append(self._feed)
 
@@ -44,8 +44,8 @@ class Onlooker:
         """What it shows after a pass, and what `spotweave status` makes of the same objects."""
         now = self.cluster.now
         self._feed.deliver(now)
-        self.board.drain()
-        self.board.refresh(now)
+        self.index.drain()
+        self.index.refresh(now)
         self.history.note(self.viewer.take(Plan(), now), (), now)
         view = self.viewer.view()
         assert view is not None

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kube.build import seconds
+from kube.convert import seconds
+from kube.interning import Shared
 from kube.resources import (
     BUDGETS,
     DELETED_NODES,
@@ -25,7 +26,6 @@ from kube.resources import (
     STATEFUL_SETS,
     Resource,
 )
-from kube.shared import Shared
 from placement import names
 from placement.model import (
     Budget,

@@ -17,11 +17,11 @@ import pytest
 
 from kube.client import Client, connect
 from kube.configmaps import change_outages, read_outages
+from kube.crashpoints import VARIABLE
 from kube.election import Terms
 from kube.errors import AlreadyExists, NotFound
-from kube.evict import PodWriter
-from kube.faults import VARIABLE
 from kube.lease import PATH, Leader, permit_first_leader
+from kube.podwriter import PodWriter
 from localcluster import LocalCluster
 from placement import names
 from placement.model import Key
@@ -275,7 +275,7 @@ LEAD = """
 import os, pathlib, sys, threading
 from kube.client import connect
 from kube.election import Terms
-from kube.faults import Faults
+from kube.crashpoints import Faults
 from kube.lease import Leader
 client = connect(pathlib.Path(sys.argv[1]), user_agent="spotweave-tests")
 terms = Terms(duration_seconds=3, safe_seconds=2.0, renew_seconds=0.3, look_seconds=0.2, retry_seconds=0.1)
@@ -304,7 +304,7 @@ import os, pathlib, sys
 from dataclasses import replace
 from kube.client import connect
 from kube.configmaps import change_outages
-from kube.faults import Faults
+from kube.crashpoints import Faults
 client = connect(pathlib.Path(sys.argv[1]), user_agent="spotweave-tests")
 change_outages(client, lambda known: replace(known, version=known.version + 1), Faults.told_by(os.environ))
 """

@@ -18,7 +18,7 @@ from placement.model import Class
 from placement.observation import NOTHING_OBSERVED, Observed, Record
 from placement.outage import Outage, Outages
 from placement.plan.actions import Plan
-from rebalancer.board import Board
+from rebalancer.index import Index
 from rebalancer.metrics import Metrics as RebalancerMetrics
 from tests.dashboard.boards import deployment, shown, snapshot
 from tests.monitoring.exposed import differences, families, of_leader, values
@@ -83,14 +83,14 @@ def shop() -> tuple[Cluster, Rebalancer]:
     return cluster, rebalancer
 
 
-def viewer_of(board: Board, observed: Observed = NOTHING_OBSERVED) -> Viewer:
+def viewer_of(index: Index, observed: Observed = NOTHING_OBSERVED) -> Viewer:
     around = Around(lambda: True, lambda: True, Outages, lambda: None, observed=lambda: observed)
-    return Viewer(board, around)
+    return Viewer(index, around)
 
 
 def told(cluster: Cluster, rebalancer: Rebalancer, leads: bool = True) -> str:
     """What the rebalancer's metrics are after all passes so far, and one more."""
-    viewer = viewer_of(rebalancer.board)
+    viewer = viewer_of(rebalancer.index)
     metrics = RebalancerMetrics(viewer.view, lambda: leads)
     assert rebalancer.plan is not None
     viewer.take(rebalancer.plan, cluster.now)
@@ -120,18 +120,18 @@ def test_who_does_not_lead_tells_nothing_of_workloads() -> None:
 
 
 def test_a_scrape_in_the_middle_of_a_pass_tells_what_the_last_one_left() -> None:
-    """A node is gone, and the workloads on it were not looked at yet: the board is the loop's alone meanwhile."""
+    """A node is gone, and the workloads on it were not looked at yet: the index is the loop's alone meanwhile."""
     cluster, rebalancer = shop()
-    viewer = viewer_of(rebalancer.board)
+    viewer = viewer_of(rebalancer.index)
     metrics = RebalancerMetrics(viewer.view, lambda: True)
     viewer.take(Plan(), cluster.now)
     before = metrics.text()
     for name in {pod.node for pod in cluster.pods}:
-        rebalancer.board.observe(cluster.nodes[name], None)
-    rebalancer.board.observe(cluster.pods[0], None)
-    rebalancer.board.drain()
+        rebalancer.index.observe(cluster.nodes[name], None)
+    rebalancer.index.observe(cluster.pods[0], None)
+    rebalancer.index.drain()
     assert metrics.text() == before
-    rebalancer.board.refresh(cluster.now)
+    rebalancer.index.refresh(cluster.now)
     viewer.take(Plan(), cluster.now + LASTS_SECONDS)
     assert sum(values(metrics.text().decode(), names.METRIC_BLAST_RADIUS).values()) == 0
 
@@ -140,7 +140,7 @@ def test_one_workload_more_than_configured_is_left_out_and_counted() -> None:
     """The last in the order of namespace and name."""
     cap = 5
     seen = snapshot(*(deployment(f"w{number}", ("od-a", "spot-a")) for number in range(cap + 1)))
-    page = shown(seen, board=Board(Configuration(metrics=Series(cap))))
+    page = shown(seen, index=Index(Configuration(metrics=Series(cap))))
     text = RebalancerMetrics(page.viewer.view, lambda: True).text().decode()
     for name in (names.METRIC_WORKLOAD_PODS, names.METRIC_BLAST_RADIUS, names.METRIC_SPOT_SHARE, names.METRIC_FLOOR):
         assert {dict(labels)["name"] for labels in values(text, name)} == {f"w{number}" for number in range(cap)}
@@ -157,9 +157,9 @@ def test_moves_under_way_are_released_pods() -> None:
     rebalancer.act()
     assert values(told(cluster, rebalancer), names.METRIC_UNDER_WAY) == {frozenset(): released}
     for pod in [pod for pod in cluster.pods if names.RELEASED not in pod.annotations]:
-        rebalancer.board.observe(pod, replace(pod, terminating=True))
-    rebalancer.board.drain()
-    rebalancer.board.refresh(cluster.now)
+        rebalancer.index.observe(pod, replace(pod, terminating=True))
+    rebalancer.index.drain()
+    rebalancer.index.refresh(cluster.now)
     assert values(told(cluster, rebalancer), names.METRIC_UNDER_WAY) == {frozenset(): released}
 
 
@@ -179,7 +179,7 @@ def test_soft_pods_count_as_fallen_back_only_on_the_other_class() -> None:
 
 def test_an_empty_cluster_has_no_series_of_workloads() -> None:
     """And nothing fails."""
-    viewer = viewer_of(Board(Configuration()))
+    viewer = viewer_of(Index(Configuration()))
     viewer.take(Plan(), 0.0)
     text = RebalancerMetrics(viewer.view, lambda: True).text().decode()
     assert values(text, names.METRIC_WORKLOAD_PODS) == {}
@@ -190,7 +190,7 @@ def test_pools_and_what_is_expected_of_workloads() -> None:
     """By what was observed: a pool that was watched for 30 days and lost three times goes 2.5 times a month."""
     cluster, rebalancer = shop()
     observed = Observed(pools={"a/m": Record(hours=720.0, losses=3.0), "b/gone": Record()})
-    viewer = viewer_of(rebalancer.board, observed)
+    viewer = viewer_of(rebalancer.index, observed)
     viewer.take(Plan(), cluster.now)
     text = RebalancerMetrics(viewer.view, lambda: True).text().decode()
     losses = {

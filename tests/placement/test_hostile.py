@@ -23,11 +23,11 @@ from placement.outage import (
 )
 from placement.plan.actions import Blocked, How, Plan, Why
 from placement.plan.assess import stranded
-from placement.plan.choose import plan
 from placement.plan.group import Group
-from placement.plan.lost import BY, outages_of_loss
+from placement.plan.losses import BY, outages_of_loss
 from placement.plan.room import Room
 from placement.plan.scene import Scene
+from placement.plan.select import plan
 from placement.plan.stuck import MOST_TESTS
 from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 

@@ -11,9 +11,9 @@ from placement import names
 from placement.configuration import Configuration, Moves
 from placement.model import Kind, Owner, Pod
 from placement.plan.actions import Action, Blocked, How
-from placement.plan.choose import plan
 from placement.plan.group import Group, Moved, Released, released
 from placement.plan.scene import Scene
+from placement.plan.select import plan
 from tests.placement.plans import NOW, SPOT, assessed, ground, group, node, owned_by_deployment, pod
 
 LEAST = 20

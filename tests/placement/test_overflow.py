@@ -12,10 +12,10 @@ from placement.configuration import Configuration, PriorityRoles
 from placement.model import Kind, Pod, Rollout, Template
 from placement.outage import Outage, Outages, noted
 from placement.plan.actions import Blocked, How, Plan, Why
-from placement.plan.choose import plan
 from placement.plan.group import Ground, Group, Moved, Released
-from placement.plan.lost import BY
+from placement.plan.losses import BY
 from placement.plan.scene import Scene
+from placement.plan.select import plan
 from tests.placement.plans import NEEDS, NOW, SPOT, assessed, ground, group, node, owned_by_deployment, pod
 
 LOW = replace(NEEDS, priority_class=names.OVERFLOW_PRIORITY, priority=-5)

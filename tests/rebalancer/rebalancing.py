@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any
 
 from placement import names
-from placement.auto import settled
+from placement.autoratio import settled
 from placement.availability import BudgetIndex
 from placement.model import NOTHING, Class, Key, Namespace, Node, Owner, Pod, ReplicaSet, Workload
 from placement.outage import Outage, ended, noted
@@ -22,8 +22,8 @@ from placement.plan.actions import How, Plan
 from placement.plan.group import former_owner, former_slot, moved
 from placement.policy import Policy, resolve
 from placement.slots import Mix
-from rebalancer.board import Board
 from rebalancer.executor import Done, Executor, Sight
+from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
 from tests.rebalancer.simulation import Cluster, Feed, is_serving
 
@@ -118,8 +118,8 @@ class Rebalancer:
 
     def start(self) -> None:
         cluster = self.cluster
-        self.board = Board(cluster.configuration)
-        self.feed = Feed(self.board.observe, lambda: self.lag_seconds * cluster.random.random(), is_sparing=True)
+        self.index = Index(cluster.configuration)
+        self.feed = Feed(self.index.observe, lambda: self.lag_seconds * cluster.random.random(), is_sparing=True)
         self.feed.relist(cluster.objects)
         cluster.feeds.append(self.feed)
         stores = self.feed.stores
@@ -142,7 +142,7 @@ class Rebalancer:
             timer=lambda: cluster.now,
         )
         self.wake = Event()
-        self.loop = Loop(self.board, executor, watched, self._tell, self.wake)
+        self.loop = Loop(self.index, executor, watched, self._tell, self.wake)
 
     def kill(self) -> None:
         """And another one takes over."""
@@ -153,7 +153,7 @@ class Rebalancer:
     def act(self) -> None:
         if not self.is_alive:
             return
-        self.board.observe(None, self.cluster.rates)
+        self.index.observe(None, self.cluster.rates)
         try:
             self._ends.go_on()
             self.plan = self.loop.once()

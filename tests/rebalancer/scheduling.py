@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from placement import names
-from placement.auto import settled
+from placement.autoratio import settled
 from placement.availability import BudgetIndex
 from placement.decide import Decision, Revision, Surroundings, decide, pool_order
 from placement.model import (

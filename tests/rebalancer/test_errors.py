@@ -11,7 +11,7 @@ from placement import names
 from placement.model import Class, Pod, Workload
 from placement.outcome import Outcome
 from placement.plan.actions import Blocked
-from rebalancer.tell import Teller
+from rebalancer.notify import Teller
 from tests.rebalancer.rebalancing import Rebalancer, Watcher, mix_of
 from tests.rebalancer.simulation import Cluster
 from tests.rebalancer.test_scenarios import settle, shop, spot_nodes

@@ -17,8 +17,8 @@ from placement.configuration import Configuration
 from placement.outage import Outages
 from placement.plan.actions import Action, How, Plan, Why
 from rebalancer.app import create_app
-from rebalancer.board import Board
 from rebalancer.executor import Done, Executor, Sight
+from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import Metrics
 from rebalancer.pulse import Pulse
@@ -95,7 +95,7 @@ class Replica:
         self.leader = Leader(client, "me", is_fit=self.pulse.is_fit, terms=QUICK)
         watched = Watched(lambda: self.is_synced, self.leader.is_leading, Outages, lambda _now: False)
         executor = cast(Executor, self.work)
-        self.loop = Loop(Board(Configuration()), executor, watched, lambda *_: wake.set(), wake, self.pulse)
+        self.loop = Loop(Index(Configuration()), executor, watched, lambda *_: wake.set(), wake, self.pulse)
         self._thread = threading.Thread(target=self.loop.run)
         self._probes = create_app(Metrics(lambda: None, lambda: True), lambda: None, self.pulse.hang).test_client()
 

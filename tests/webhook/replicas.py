@@ -15,9 +15,9 @@ from tests.webhook.world import DEPLOYMENT, PODS, Raw, World, patched, raw_pod, 
 from webhook.app import Door, create_app
 from webhook.connections import Request
 from webhook.metrics import Metrics
+from webhook.ownership import Tenure
 from webhook.peers import NoAnswer, Peers
 from webhook.server import Gateway
-from webhook.tenure import Tenure
 
 UID = "rs"
 

@@ -27,7 +27,7 @@ from placement.model import (
 from placement.observation import Rates
 from placement.outage import Outage, Outages
 from placement.policy import Limit
-from rebalancer.board import Board
+from rebalancer.index import Index
 from tests.webhook.world import (
     DEPLOYMENT,
     OPTED_IN,
@@ -507,12 +507,12 @@ def test_auto_is_the_same_for_both_programs(world: World, rates: Rates, budgets:
     verdict = world.place(raw_pod())
     assert verdict.decision is not None
     assert f"(spot-ratio {expected}, min-on-demand 1)" in verdict.decision.explanation
-    board = Board(Configuration())
+    index = Index(Configuration())
     for each in [*objects, rates]:
-        board.observe(None, each)
-    board.drain()
-    board.refresh(0.0)
-    assert board.assessments["d"].group.policy.explain() == f"spot-ratio {expected}, min-on-demand 1"
+        index.observe(None, each)
+    index.drain()
+    index.refresh(0.0)
+    assert index.assessments["d"].group.policy.explain() == f"spot-ratio {expected}, min-on-demand 1"
 
 
 def test_auto_follows_new_rates_and_budgets(world: World) -> None:

@@ -9,8 +9,8 @@ from placement import names
 from tests.webhook.test_app import webhook
 from tests.webhook.world import patched, raw_pod, review
 from webhook.app import Door
+from webhook.ownership import Tenure
 from webhook.peers import SUSPECT_SECONDS, HttpsLines, Peers, ranked
-from webhook.tenure import Tenure
 
 MEMBERS = {name: f"127.0.0.1:{port}" for name, port in (("a", 1), ("b", 2), ("c", 3))}
 UIDS = [f"uid-{number}" for number in range(300)]

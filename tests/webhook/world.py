@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonpatch
 
-from kube.build import pod
+from kube.convert import pod
 from kube.decode import Shape
 from kube.wire import PodObject
 from placement import names

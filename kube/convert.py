@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from kube.mint import mint
+from kube.fastfrozen import mint
+from kube.interning import SHARED, Kept, Shared
 from kube.needs import add_parts, amounts, marks_of, needs_of, shared_amounts
-from kube.shared import SHARED, Kept, Shared
 from kube.wire import (
     BudgetObject,
     BudgetSpec,

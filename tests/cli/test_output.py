@@ -15,7 +15,7 @@ import pytest
 import yaml
 from rich.text import Text
 
-from cli import show
+from cli import output as show
 from cli.main import parser
 from cli.metrics import ROOT
 from kube.errors import Unreachable
@@ -55,7 +55,7 @@ def test_no_colours_where_nobody_sees_them(capsys: pytest.CaptureFixture[str]) -
 
 WATCHED = """
 from argparse import Namespace
-from cli import show
+from cli import output as show
 from tests.cli.test_show import FINDING, looks
 show.show(Namespace(output="table", watch=0.0), looks(FINDING, FINDING))
 """

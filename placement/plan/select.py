@@ -24,7 +24,7 @@ from placement.plan.group import (
     seat,
     undone,
 )
-from placement.plan.lost import Short, burials, left_behind, outages_of_loss
+from placement.plan.losses import Short, burials, left_behind, outages_of_loss
 from placement.plan.release import LONGEST_UNDONE_SECONDS, release
 from placement.plan.room import Room
 from placement.plan.scene import AUTOSCALER_SECONDS, Scene, Target, demand_of, target

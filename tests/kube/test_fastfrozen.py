@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from kube.mint import mint
+from kube.fastfrozen import mint
 from placement.model import Owner, Pod, ReplicaSet
 
 OWNER = Owner("Deployment", "web", "u")

@@ -9,7 +9,7 @@ import pytest
 
 from kube.client import Client
 from kube.errors import Unreachable
-from kube.notes import READ_SECONDS, Notes
+from kube.outagewriter import READ_SECONDS, Notes
 from placement.model import Class
 from placement.outage import Outage
 from tests.kube.objects import status

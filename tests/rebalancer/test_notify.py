@@ -14,7 +14,7 @@ from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from rebalancer.executor import Done
-from rebalancer.tell import _PASSING, Teller
+from rebalancer.notify import _PASSING, Teller
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import Cluster
 
@@ -146,7 +146,7 @@ class Told(Rebalancer):
     def start(self) -> None:
         self.owner = Owner()
         super().start()
-        self.viewer = Viewer(self.board, Around(lambda: True, lambda: True, Outages, lambda: None))
+        self.viewer = Viewer(self.index, Around(lambda: True, lambda: True, Outages, lambda: None))
 
     def _tell(self, plan: Plan, done: Sequence[Done], *_seconds: float) -> None:
         super()._tell(plan, done)

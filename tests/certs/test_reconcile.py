@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from certs import publish
 from certs.authority import LEAF_LIFETIME, issue, new_authority
-from certs.keep import Keeper, Source
 from certs.publish import CONFIGURATION, HOSTS, SECRET, bundle_of
+from certs.reconcile import Keeper, Source
 from certs.renewal import ROTATE_CA, ROTATE_LEAF, Bundle, Seen, authorities, next_step, successor, verifies
 from kube.client import Client
 from placement import names

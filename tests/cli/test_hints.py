@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.advice import MAPS, VIEWED, Right, meant, right_of, told
+from cli.hints import MAPS, VIEWED, Right, meant, right_of, told
 from cli.main import main
 from cli.metrics import ROOT
 from kube.errors import ApiError, Forbidden, NotFound, ServerError, Unauthorized, Unreachable

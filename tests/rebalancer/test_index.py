@@ -1,4 +1,4 @@
-"""What the board takes for proof, and what the loop does not do twice."""
+"""What the index takes for proof, and what the loop does not do twice."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from placement.model import Class, Needs, Node, NodeRequirement, NodeTaint, Owne
 from placement.outage import Outages
 from placement.plan.actions import How, Why
 from placement.plan.neighbours import FEW_NODES, Crowd
-from rebalancer.board import Board
 from rebalancer.executor import Executor
+from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
 from tests.rebalancer.rebalancing import Rebalancer, Watcher
 from tests.rebalancer.simulation import TERMINATION, Cluster, Facts
@@ -53,23 +53,23 @@ def test_a_workload_that_cannot_be_assessed_stops_nobody_else(caplog: pytest.Log
     """It is told once, left alone, and looked at again when it changes."""
     cluster = small()
     rebalancer = Rebalancer(cluster)
-    board, (web,) = rebalancer.board, cluster.workloads
+    index, (web,) = rebalancer.index, cluster.workloads
     other = cluster.deploy("other", 2)
     cluster.run(30)
-    board.observe(web, replace(web, template=None))  # type: ignore[arg-type]
+    index.observe(web, replace(web, template=None))  # type: ignore[arg-type]
     for _ in range(3):
-        board.drain()
-        board.refresh(cluster.now, all_of_them=True)
-    assert set(board.assessments) == {other.uid}
-    assert board.failing == {web.uid}
+        index.drain()
+        index.refresh(cluster.now, all_of_them=True)
+    assert set(index.assessments) == {other.uid}
+    assert index.failing == {web.uid}
     assert [record.message for record in caplog.records] == [
         "Deployment shop/web cannot be assessed, and is left alone"
     ]
-    board.observe(web, web)
-    board.drain()
-    board.refresh(cluster.now)
-    assert board.failing == set()
-    assert web.uid in board.assessments
+    index.observe(web, web)
+    index.drain()
+    index.refresh(cluster.now)
+    assert index.failing == set()
+    assert web.uid in index.assessments
 
 
 @pytest.mark.parametrize("tries", ["5000", "9" * 5000, "-1", "x"], ids=["many", "long", "negative", "no digits"])
@@ -86,7 +86,7 @@ def test_what_anybody_writes_on_a_pod_stops_nothing(tries: str) -> None:
             cluster.put(replace(node, taints=(NodeTaint("full"),)))
     cluster.run(600)
     assert rebalancer.count("undo") > 0
-    assert rebalancer.board.failing == set()
+    assert rebalancer.index.failing == set()
 
 
 def test_a_pod_that_was_put_back_is_not_put_back_again_before_it_is_seen() -> None:
@@ -106,39 +106,39 @@ def test_a_pod_that_was_put_back_is_not_put_back_again_before_it_is_seen() -> No
 
 def test_the_board_knows_who_waits_and_which_ports_are_taken() -> None:
     """A pod waits until it has a node, and holds its ports until it is finished."""
-    board = Board(Configuration())
+    index = Index(Configuration())
     waits = Pod("shop", "p", "u", needs=Needs(host_ports=(80,)))
     placed = replace(waits, node="n", phase="Running")
     steps = [(None, waits), (waits, placed), (placed, replace(placed, phase="Succeeded"))]
     seen = []
     for old, new in steps:
-        board.observe(old, new)
-        board.drain()
-        seen.append((len(board.waiting), dict(board.used("n"))))
+        index.observe(old, new)
+        index.drain()
+        seen.append((len(index.waiting), dict(index.used("n"))))
     assert seen == [(1, {}), (0, {"host-port/80": 1, "pods": 1}), (0, {})]
-    board.observe(None, waits)
-    board.observe(waits, replace(waits, terminating=True))
-    board.drain()
-    assert list(board.waiting) == []
+    index.observe(None, waits)
+    index.observe(waits, replace(waits, terminating=True))
+    index.drain()
+    assert list(index.waiting) == []
 
 
 def test_the_board_knows_who_is_beside_whom() -> None:
     """Whatever has come, moved, come back under its name, finished or gone."""
-    board = Board(Configuration())
+    index = Index(Configuration())
     hosts = [Node(name, {names.HOSTNAME: name, names.ZONE: "a"}) for name in ("n", "m", *map(str, range(FEW_NODES)))]
     web = (NodeRequirement("app", "In", ("web",)),)
     needs = Needs(anti_affinity=(PodTerm(names.HOSTNAME, web), PodTerm("rack", web)))
     first = Pod("shop", "p", "u", labels={"app": "web"}, node="n", phase="Running", needs=needs)
     for each in hosts:
-        board.observe(None, each)
+        index.observe(None, each)
 
     def shut() -> tuple[set[str], bool]:
         """The hosts that are shut to a sibling; and whether zone a is to one that is apart by zone."""
-        board.drain()
+        index.drain()
         far = Needs(anti_affinity=(PodTerm(names.ZONE, web),))
         asks = Pod("shop", "q", "v", labels={"app": "web"}, needs=needs), Pod("shop", "r", "w", needs=far)
-        near, zone = (board.neighbours.judge(each, Crowd()) for each in asks)
-        sites = board.ground.sites.values()
+        near, zone = (index.neighbours.judge(each, Crowd()) for each in asks)
+        sites = index.ground.sites.values()
         return {each.node.name for each in sites if near and not near(each)}, all(zone and not zone(s) for s in sites)
 
     again = replace(first, uid="u2")
@@ -146,31 +146,31 @@ def test_the_board_knows_who_is_beside_whom() -> None:
     steps = [(None, first), (first, again), (again, moved), (moved, replace(moved, phase="Failed"))]
     seen = [shut()]
     for old, new in steps:
-        board.observe(old, new)
+        index.observe(old, new)
         seen.append(shut())
     assert seen == [(set(), False), ({"n"}, True), ({"n"}, True), ({"m"}, True), (set(), False)]
-    board.observe(None, first)
-    board.observe(replace(moved, phase="Failed"), None)
-    board.observe(first, None)
+    index.observe(None, first)
+    index.observe(replace(moved, phase="Failed"), None)
+    index.observe(first, None)
     assert shut() == (set(), False)
-    assert board.pods() == {}
+    assert index.pods() == {}
 
 
 SAID = Sign("default", "e", "DeletingNode", "n", 9.0, "n-uid", "Node")
 SPOT_NODE = Node("n", {names.CAPACITY: "spot"}, uid="n-uid", created=1.0)
 
 
-def board_after_loss(seen: Node, *signs: Sign, is_late: bool = False) -> Board:
+def board_after_loss(seen: Node, *signs: Sign, is_late: bool = False) -> Index:
     """A node with a pod on it that was like this when it was last seen; Events came before or after its deletion."""
-    board = Board(Configuration())
+    index = Index(Configuration())
     for each in (SPOT_NODE, Pod("shop", "p", "u", node="n", phase="Running"), *(() if is_late else signs)):
-        board.observe(None, each)
-    board.observe(SPOT_NODE, seen)
-    board.observe(seen, None)
+        index.observe(None, each)
+    index.observe(SPOT_NODE, seen)
+    index.observe(seen, None)
     for sign in signs if is_late else ():
-        board.observe(None, sign)
-    board.drain()
-    return board
+        index.observe(None, sign)
+    index.drain()
+    return index
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["said before", "said after"])
@@ -209,9 +209,9 @@ def test_what_is_proof_of_a_lost_machine_and_what_counts_as_an_interruption(
     fields: dict[str, Any], signs: list[Sign], is_proven: bool, is_counted: bool, is_late: bool
 ) -> None:
     """Anybody may write an Event: it neither buries pods nor raises the risk of a pool. Nor does a cordon by hand."""
-    board = board_after_loss(replace(SPOT_NODE, **fields), *signs, is_late=is_late)
-    assert bool(board.lost["n"].proof) is is_proven
-    assert bool(board.interrupted) is is_counted
+    index = board_after_loss(replace(SPOT_NODE, **fields), *signs, is_late=is_late)
+    assert bool(index.lost["n"].proof) is is_proven
+    assert bool(index.interrupted) is is_counted
 
 
 @pytest.mark.parametrize(
@@ -225,22 +225,22 @@ def test_nodes_that_were_gone_before_we_came(ready: bool, signs: list[Sign], is_
     cluster = small()
     first = Rebalancer(cluster)
     cluster.run(30)
-    web, board = cluster.workloads[0], Board(Configuration())
+    web, index = cluster.workloads[0], Index(Configuration())
     lost = next(pod.node for pod in cluster.pods if cluster.class_of(pod) is Class.SPOT)
     told = [replace(each, about=lost, uid="", at=cluster.now if each.at > 1 else 0.5) for each in signs]
     for name, store in first.feed.stores.items():
         for each in store.values() if name != "nodes" else [node for node in store.values() if node.name != lost]:
             on_lost = isinstance(each, Pod) and each.node == lost
-            board.observe(None, replace(each, ready=ready) if on_lost else each)
+            index.observe(None, replace(each, ready=ready) if on_lost else each)
     steps = ([], told) if is_late else (told, [])
     for signs_now in steps:
         for sign in signs_now:
-            board.observe(None, sign)
-        board.drain()
-        board.refresh(cluster.now, all_of_them=True)
-    assert board.assessments[web.uid].lost
-    assert bool(board.lost[lost].proof) is is_buried
-    assert not board.interrupted
+            index.observe(None, sign)
+        index.drain()
+        index.refresh(cluster.now, all_of_them=True)
+    assert index.assessments[web.uid].lost
+    assert bool(index.lost[lost].proof) is is_buried
+    assert not index.interrupted
 
 
 EVICTED = Pod("shop", "p", "u", node="n", terminating=True, evicted=True)
@@ -270,10 +270,10 @@ def test_pods_of_another_namespace_are_nobodys_here() -> None:
     cluster.run(30)
     web = cluster.workloads[0]
     one = cluster.pods_of(web)[0]
-    rebalancer.board.observe(None, replace(one, namespace="evil", name="evil", uid="evil"))
-    rebalancer.board.drain()
-    rebalancer.board.refresh(cluster.now, all_of_them=True)
-    assert {member.pod.namespace for member in rebalancer.board.assessments[web.uid].members} == {one.namespace}
+    rebalancer.index.observe(None, replace(one, namespace="evil", name="evil", uid="evil"))
+    rebalancer.index.drain()
+    rebalancer.index.refresh(cluster.now, all_of_them=True)
+    assert {member.pod.namespace for member in rebalancer.index.assessments[web.uid].members} == {one.namespace}
 
 
 def test_an_event_about_a_node_counts_only_where_no_tenant_writes() -> None:
@@ -285,18 +285,18 @@ def test_an_event_about_a_node_counts_only_where_no_tenant_writes() -> None:
 @pytest.mark.parametrize(("facts", "expected"), DRAINS.values(), ids=DRAINS.keys())
 def test_a_cordon_followed_by_somebodys_eviction_is_a_drain(facts: list[Any], expected: bool) -> None:
     """It stays one when the evicted pod is gone."""
-    board = Board(Configuration())
+    index = Index(Configuration())
     for fact in facts:
         if isinstance(fact, float):
-            board.refresh(fact)
+            index.refresh(fact)
             continue
-        board.observe(None, fact)
-        board.drain()
-    board.observe(EVICTED, None)
-    board.drain()
-    assert board.ground.sites["n"].is_leaving is expected
-    assert board.is_drained("n") is expected
-    assert not (facts[-1] is CORDONED and board.ground.sites["n"].is_target)
+        index.observe(None, fact)
+        index.drain()
+    index.observe(EVICTED, None)
+    index.drain()
+    assert index.ground.sites["n"].is_leaving is expected
+    assert index.is_drained("n") is expected
+    assert not (facts[-1] is CORDONED and index.ground.sites["n"].is_target)
 
 
 def test_the_end_of_a_move_has_the_reason_of_its_beginning() -> None:
@@ -327,20 +327,20 @@ def test_workloads_for_which_only_time_passes_are_looked_at_once_a_second() -> N
     cluster.run(60)
     cluster.annotate(cluster.workloads[0], spot_ratio="0%", rebalance="plan-only")
     cluster.run(5)
-    board, now = rebalancer.board, cluster.now + 100
-    (uid,) = [each.group.workload.uid for each in board.restless]
-    board.refresh(now)
-    first = board.assessments[uid]
-    board.refresh(now + 0.1)
-    assert board.assessments[uid] is first
+    index, now = rebalancer.index, cluster.now + 100
+    (uid,) = [each.group.workload.uid for each in index.restless]
+    index.refresh(now)
+    first = index.assessments[uid]
+    index.refresh(now + 0.1)
+    assert index.assessments[uid] is first
     member = first.members[0].pod
-    board.observe(member, replace(member, ready=False))
-    board.drain()
-    board.refresh(now + 0.2)
-    second = board.assessments[uid]
+    index.observe(member, replace(member, ready=False))
+    index.drain()
+    index.refresh(now + 0.2)
+    second = index.assessments[uid]
     assert second is not first
-    board.refresh(now + 1.2)
-    assert board.assessments[uid] is not second
+    index.refresh(now + 1.2)
+    assert index.assessments[uid] is not second
 
 
 def under_way() -> tuple[Cluster, Rebalancer, Workload, Pod]:
@@ -426,39 +426,39 @@ def test_a_copy_of_a_released_pod_is_nobodys_business(copied: Callable[[Pod], Po
 
 def test_an_autoscalers_word_is_about_the_pod_of_that_namespace() -> None:
     """Every namespace has a db-0."""
-    board = Board(Configuration())
-    board.observe(None, Sign("shop", "e", "TriggeredScaleUp", "db-0", 100.0))
-    board.drain()
-    assert board.is_awaited(Pod("shop", "db-0")) == 100.0
-    assert board.is_awaited(Pod("elsewhere", "db-0")) == float("-inf")
+    index = Index(Configuration())
+    index.observe(None, Sign("shop", "e", "TriggeredScaleUp", "db-0", 100.0))
+    index.drain()
+    assert index.is_awaited(Pod("shop", "db-0")) == 100.0
+    assert index.is_awaited(Pod("elsewhere", "db-0")) == float("-inf")
 
 
 def test_what_comes_before_all_is_read_is_filed_but_nothing_is_concluded() -> None:
     """A whole cluster that waited in a queue would take room for it."""
     rebalancer = Rebalancer(small())
-    board, nobody = Board(Configuration()), cast(Executor, None)
+    index, nobody = Index(Configuration()), cast(Executor, None)
     watched = Watched(lambda: False, lambda: True, Outages, lambda _now: False)
-    loop = Loop(board, nobody, watched, lambda *_: None)
+    loop = Loop(index, nobody, watched, lambda *_: None)
     for pod in rebalancer.cluster.pods:
-        board.observe(None, pod)
+        index.observe(None, pod)
     assert loop.once() is None
-    assert board.drain() == 0
-    assert board.assessments == {}
+    assert index.drain() == 0
+    assert index.assessments == {}
 
 
 def test_a_replica_set_that_its_deployment_let_go_of_is_no_revision_of_it() -> None:
     """Somebody changed its labels; when it is deleted, nothing is missed."""
     cluster = small()
-    board = Rebalancer(cluster).board
+    index = Rebalancer(cluster).index
     cluster.run(30)
     web = cluster.workloads[0]
     (own,) = cluster.sets_of(web)
     debug = replace(own, uid="debug", name="debug", replicas=2)
     free = replace(debug, owner=None)
     for old, new in ((None, debug), (debug, free), (free, None)):
-        board.observe(old, new)
-        board.drain()
-        board.refresh(cluster.now, all_of_them=True)
-        counted = {cohort.uid for cohort in board.assessments[web.uid].group.cohorts}
+        index.observe(old, new)
+        index.drain()
+        index.refresh(cluster.now, all_of_them=True)
+        counted = {cohort.uid for cohort in index.assessments[web.uid].group.cohorts}
         assert counted == ({own.uid, "debug"} if new is debug else {own.uid})
-    assert not board.failing
+    assert not index.failing

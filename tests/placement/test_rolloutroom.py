@@ -19,7 +19,7 @@ from placement.model import (
     Snapshot,
     Workload,
 )
-from placement.plan.foresee import foreseen, of_next_revision, room_in
+from placement.plan.rolloutroom import foreseen, of_next_revision, room_in
 from placement.status import statuses
 from tests.placement.plans import NEEDS, ON_DEMAND, SPOT, node
 

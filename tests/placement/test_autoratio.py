@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import names
-from placement.auto import Need, auto_ratio, ratio_at, settled, sizes
+from placement.autoratio import Need, auto_ratio, ratio_at, settled, sizes
 from placement.availability import Availability, Source
 from placement.exposure import Place, exposure
 from placement.model import Budget, Class, Kind, Rollout, Workload

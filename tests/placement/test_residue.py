@@ -9,8 +9,8 @@ import pytest
 
 from placement import names
 from placement.configuration import Configuration
-from placement.leftover import left_over, put_back
 from placement.model import Class, Namespace, Owner, Pod, ReplicaSet, Snapshot
+from placement.residue import left_over, put_back
 from tests.placement.plans import pod
 
 CLASSES = Configuration().classes

@@ -1,6 +1,6 @@
-"""The board: the cluster as the rebalancer knows it, kept up to date by differences, one workload at a time.
+"""The index: the cluster as the rebalancer knows it, kept up to date by differences, one workload at a time.
 
-Stores tell what has changed; the board takes note in `drain`, and works out anew (`refresh`) only what the changes
+Stores tell what has changed; the index takes note in `drain`, and works out anew (`refresh`) only what the changes
 touch. So the work for an event depends on the size of one workload, not on that of the cluster. One thread reads it:
 the loop's. Who answers others (metrics, dashboard) keeps what that thread hands over after a pass.
 """
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from placement import names
-from placement.auto import settled
+from placement.autoratio import settled
 from placement.availability import BudgetIndex, availability
 from placement.configuration import Configuration
 from placement.model import (
@@ -34,12 +34,12 @@ from placement.observation import Rates
 from placement.plan.actions import Action
 from placement.plan.assess import Assessment, assess, stranded
 from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of
-from placement.plan.lost import Gone, proof_of
+from placement.plan.losses import Gone, proof_of
 from placement.plan.neighbours import Neighbours
 from placement.plan.release import was_of
 from placement.policy import Policy, resolve
 from rebalancer.drains import Drains
-from rebalancer.filing import discard, exclude, file, include, put
+from rebalancer.multimap import discard, exclude, file, include, put
 from rebalancer.occupancy import Occupancy, is_on
 from rebalancer.remains import Remains
 from rebalancer.signs import Signs
@@ -53,7 +53,7 @@ OF_WORKLOADS = frozenset({"ReplicaSet", "StatefulSet"})
 MOST_INTERRUPTED = 10_000  # that wait for somebody to count them
 
 
-class Board:
+class Index:
     """What is there, and what each workload needs."""
 
     def __init__(self, configuration: Configuration) -> None:

@@ -22,7 +22,7 @@ from tests.placement.test_patch import raw_pods
 from tests.webhook.test_admission import DB, WEB, WEB_ABC
 from tests.webhook.world import OPTED_IN, REPLICA_SET, STATEFUL_SET, Raw, World, review
 from tests.webhook.world import raw_pod as created_pod
-from webhook.batch import LARGEST_SPEC, Batches
+from webhook.decisioncache import LARGEST_SPEC, Batches
 from webhook.review import answer, parse
 
 RATIO, SPREAD = names.PREFIX + "spot-ratio", names.PREFIX + "spread"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kube.crashpoints import VARIABLE, Call, Fault, Faults, Moment, parse_fault
 from kube.errors import NotFound
-from kube.faults import VARIABLE, Call, Fault, Faults, Moment, parse_fault
 from placement.configuration import ConfigurationError
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from kube.client import Client
 from kube.configmaps import change_outages
+from kube.crashpoints import NO_FAULTS, Faults
 from kube.errors import ApiError
-from kube.evict import CALL_SECONDS
-from kube.faults import NO_FAULTS, Faults
 from kube.membership import DURATION_SECONDS, WEBHOOK_LEASES
+from kube.podwriter import CALL_SECONDS
 from placement import names
 from placement.outage import Outage, Outages, ended, noted
 

@@ -13,7 +13,7 @@ from placement import names
 from placement.model import Class, NodeTaint, Owner, Pod
 from placement.observation import NOTHING_OBSERVED, Observed, Rates
 from placement.slots import Slots
-from rebalancer.observe import HOURS_SECONDS, SOONEST_SECONDS, Change, Observer
+from rebalancer.interruptions import HOURS_SECONDS, SOONEST_SECONDS, Change, Observer
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import TERMINATION, Cluster, Facts
 
@@ -39,7 +39,7 @@ class Scene:
         self.cluster.run(30)
 
     def anew(self) -> Observer:
-        return Observer(self.rebalancer.board, lambda: self.is_leading, self._write)
+        return Observer(self.rebalancer.index, lambda: self.is_leading, self._write)
 
     def _write(self, change: Change) -> None:
         if self.is_down:
@@ -189,10 +189,10 @@ def test_a_node_that_leaves_already_when_we_come_was_counted_before() -> None:
 def test_auto_follows_the_rates_that_are_noted() -> None:
     """Of ten, eight must serve; one pool that goes too often may hold the two that may go."""
     scene = Scene({names.SPOT_RATIO: "auto"})
-    board = scene.rebalancer.board
-    assert board.assessments[scene.web.uid].group.policy.slots == Slots(BUILT_IN, 1)
+    index = scene.rebalancer.index
+    assert index.assessments[scene.web.uid].group.policy.slots == Slots(BUILT_IN, 1)
     scene.cluster.rates = Rates(1, {"a/m": 16.0})
     scene.cluster.run(2)
-    found = board.assessments[scene.web.uid].group.policy
+    found = index.assessments[scene.web.uid].group.policy
     assert found.explain() == "spot-ratio auto (25%: 1 pool, 16 losses a month, target 99.9%), min-on-demand 1"
-    assert board.assessments[scene.web.uid].wanted == found.slots.mix(10)
+    assert index.assessments[scene.web.uid].wanted == found.slots.mix(10)

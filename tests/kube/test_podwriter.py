@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kube.client import JSON_PATCH, STRATEGIC_PATCH, Client
+from kube.crashpoints import Faults, parse_fault
 from kube.errors import Garbled, Unreachable, error_from
-from kube.evict import PodWriter, outcome_of
-from kube.faults import Faults, parse_fault
+from kube.podwriter import PodWriter, outcome_of
 from placement import names
 from placement.handover import patches
 from placement.model import Key, Owner, Pod

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.guard import known_hosts, name_of
+from dashboard.access import known_hosts, name_of
 from tests.dashboard.boards import shown, with_token
 
 PATHS = ("/", "/static/app.js", "/static/style.css", "/api/v1/overview", "/api/v1/nothing", "/nothing")

@@ -17,11 +17,11 @@ from placement.model import Budget, Kind, Node, NodeRequirement, NodeTaint, Owne
 from placement.outage import Evidence, Outage, Outages, Shape, ended, noted
 from placement.outcome import Outcome
 from placement.plan.actions import Blocked, How, Plan, Why
-from placement.plan.choose import plan
 from placement.plan.group import Evicted, Group, Moved, Released, Undone, ground_of, policy_mark
-from placement.plan.lost import BY
+from placement.plan.losses import BY
 from placement.plan.room import Used, host_port
 from placement.plan.scene import Scene
+from placement.plan.select import plan
 from placement.policy import Amount
 from tests.placement.plans import (
     DEPLOYMENT,

@@ -15,6 +15,7 @@ from typing import Any
 from cachetools import TTLCache
 
 from kube.client import JSON_PATCH, STRATEGIC_PATCH, Client
+from kube.crashpoints import NO_FAULTS, Call, Faults
 from kube.errors import (
     ApiError,
     Conflict,
@@ -27,7 +28,6 @@ from kube.errors import (
     Unauthorized,
     Unreachable,
 )
-from kube.faults import NO_FAULTS, Call, Faults
 from kube.paths import path_of
 from kube.resources import NODES, PODS
 from placement import names

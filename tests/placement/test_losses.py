@@ -12,7 +12,7 @@ from placement.configuration import LEAVING_TAINTS
 from placement.model import Kind, Needs, Node, NodeRequirement, NodeTaint, Pod
 from placement.outage import Evidence, Outage, Outages, Shape, noted
 from placement.plan.actions import Action, How, Why
-from placement.plan.lost import BY, Gone, burials, left_behind, outages_of_loss, proof_of
+from placement.plan.losses import BY, Gone, burials, left_behind, outages_of_loss, proof_of
 from placement.plan.room import Room
 from tests.placement.plans import NEEDS, NOW, SPOT, assessed, ground, group, node, pod
 

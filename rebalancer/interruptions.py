@@ -15,7 +15,7 @@ from placement.exposure import pool_name
 from placement.model import Class
 from placement.observation import Interruption, Observed, Watch, extended
 from placement.plan.group import Ground
-from rebalancer.board import Board
+from rebalancer.index import Index
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ Change = Callable[[Observed], Observed]
 class Observer:
     """What this replica has seen, until it is written."""
 
-    def __init__(self, board: Board, is_leading: Callable[[], bool], write: Callable[[Change], object]) -> None:
-        self._board = board
+    def __init__(self, index: Index, is_leading: Callable[[], bool], write: Callable[[Change], object]) -> None:
+        self._index = index
         self._is_leading = is_leading
         self._write = write
         self._ground: Ground | None = None
@@ -54,8 +54,8 @@ class Observer:
 
     def _interrupted(self) -> Iterator[str]:
         """The pools of the nodes that were taken since the last look."""
-        while self._board.interrupted:
-            yield pool_name(self._board.interrupted.popleft().pool)
+        while self._index.interrupted:
+            yield pool_name(self._index.interrupted.popleft().pool)
 
     def _watch(self, seconds: float) -> None:
         if not 0 < seconds <= LONGEST_GAP_SECONDS:
@@ -65,7 +65,7 @@ class Observer:
             self._watches[pool] = Watch(known.seconds + seconds, known.node_seconds + seconds * nodes)
 
     def _count(self) -> None:
-        ground = self._board.ground
+        ground = self._index.ground
         if ground is not self._ground:
             live = (site.pool for site in ground.sites.values() if site.is_target and site.of is Class.SPOT)
             self._ground, self._nodes = ground, Counter(map(pool_name, live))
