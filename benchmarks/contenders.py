@@ -17,7 +17,7 @@ from typing import Any
 from cli.run import Installed, running
 from kube.client import Client
 from kube.errors import NotFound
-from localcluster.profile import Pool, Profile
+from localcluster.profile import NodePool, Profile
 from placement import names
 
 NONE, OURS, POLICY = "none", "ours", "policy"
@@ -26,7 +26,7 @@ PAIRS = ((OURS, POLICY), (OURS, NONE), (POLICY, NONE))
 ALL_ON_SPOT = {names.SPOT_RATIO: "100%", names.MIN_ON_DEMAND: "0"}
 PROFILE = Profile(  # either class has room for a thousand pods
     tuple(
-        Pool(f"{kind}-{zone}", zone, "m5.large", 4, "64", "256Gi", kind)
+        NodePool(f"{kind}-{zone}", zone, "m5.large", 4, "64", "256Gi", kind)
         for kind in ("on-demand", "spot")
         for zone in ("zone-a", "zone-b", "zone-c")
     )

@@ -29,7 +29,7 @@ import aiohttp
 import msgspec
 
 from benchmarks.report import Round, rounds_wanted, tell
-from benchmarks.stores import Stores, index_in_memory
+from benchmarks.stores import FilledStores, index_in_memory
 from benchmarks.synthetic import Size, raw_pod
 from dashboard.access import Guard
 from dashboard.answercache import Desk
@@ -40,10 +40,10 @@ from kube.resources import PODS_IN_FULL
 from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.plan.actions import Plan
-from rebalancer.executor import Executor, Sight
+from rebalancer.executor import Executor, LastLook
 from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
-from rebalancer.metrics import Metrics
+from rebalancer.metrics import RebalancerMetrics
 
 ROOT = Path(__file__).parent.parent
 SIZE = Size(500, 2000, old_revisions=2)
@@ -139,7 +139,7 @@ class Passes:
         self.count = 0
         around = Around(lambda: False, lambda: True, lambda: Outages(), lambda: None)
         self.viewer, self.history = Viewer(index, around), History()
-        self._metrics = Metrics(self.viewer.view, lambda: False)
+        self._metrics = RebalancerMetrics(self.viewer.view, lambda: False)
         self.wake = threading.Event()
         nobody = _Nobody()
         executor = Executor(
@@ -147,7 +147,7 @@ class Passes:
             nobody,  # type: ignore[arg-type]
             ThreadPoolExecutor(1),
             ThreadPoolExecutor(1),
-            Sight(lambda: False, lambda: False, lambda _: None, lambda _: None, lambda _: None),
+            LastLook(lambda: False, lambda: False, lambda _: None, lambda _: None, lambda _: None),
         )
         watched = Watched(lambda: True, lambda: False, lambda: Outages(), lambda _now: False)
         self._loop = Loop(index, executor, watched, self._tell, self.wake)
@@ -179,7 +179,7 @@ def serve() -> None:
             print(json.dumps(_measured(passes, stores, lines, int(asked))), flush=True)
 
 
-def _measured(passes: Passes, stores: Stores, lines: Iterator[bytes], rate: int) -> dict[str, float]:
+def _measured(passes: Passes, stores: FilledStores, lines: Iterator[bytes], rate: int) -> dict[str, float]:
     count, cpu, loop, began = passes.count, time.process_time(), passes.cpu_seconds, time.monotonic()
     for number in range(int(rate * SECONDS)):
         event = PODS_IN_FULL.shape.event(next(lines))

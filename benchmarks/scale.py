@@ -31,9 +31,9 @@ from rich.table import Table
 
 from benchmarks.feed import page
 from benchmarks.report import rounds_wanted
-from benchmarks.stores import Stores, index_in_memory
+from benchmarks.stores import FilledStores, index_in_memory
 from benchmarks.synthetic import Size
-from cli.rebalancer import Program
+from cli.rebalancer import RebalancerProgram
 from dashboard.access import Guard, known_hosts
 from dashboard.answercache import Desk
 from dashboard.app import create_app as create_dashboard
@@ -54,7 +54,7 @@ from rebalancer.app import create_app, serving
 from rebalancer.executor import Done, Executor
 from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
-from rebalancer.metrics import Metrics
+from rebalancer.metrics import RebalancerMetrics
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "out" / "bench"
@@ -140,7 +140,7 @@ def _feeding(size: Size) -> Iterator[int]:
 def follow(size: Size, port: int) -> Figures:
     """The program that is measured."""
     client = Client(Configuration(host=f"http://127.0.0.1:{port}"), user_agent="spotweave-bench")
-    program = Program(client, configuration.Configuration(), NO_FAULTS)
+    program = RebalancerProgram(client, configuration.Configuration(), NO_FAULTS)
     start_mib, began = _memory_mib("VmRSS"), time.monotonic()
     probes, desk = create_app(program.metrics, program.missing), Desk(program.viewer, program.history)
     guard = Guard(known_hosts(None, []))
@@ -305,7 +305,7 @@ def _loop(index: Index) -> Loop:
     nobody: Any = None
     around = Around(lambda: True, lambda: True, Outages, lambda: None)
     viewer, history = Viewer(index, around), History()
-    metrics = Metrics(viewer.view, lambda: True)
+    metrics = RebalancerMetrics(viewer.view, lambda: True)
 
     def tell(made: Plan, done: Sequence[Done], plan_seconds: float, pass_seconds: float) -> None:
         metrics.tell(made, done, plan_seconds, pass_seconds)
@@ -316,7 +316,7 @@ def _loop(index: Index) -> Loop:
     return Loop(index, Executor(nobody, nobody, nobody, nobody, nobody), watched, tell)
 
 
-def _pass_us(stores: Stores, loop: Loop) -> float:
+def _pass_us(stores: FilledStores, loop: Loop) -> float:
     """Of a pod that becomes unready, and ready again: a pass each."""
     loop.once()
     pods = stores.pods.values()[:: max(1, len(stores.pods) // PASSES)][:PASSES]

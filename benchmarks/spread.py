@@ -18,7 +18,7 @@ from rich.table import Table
 from cli.run import running
 from kube.client import Client, connect
 from localcluster import LocalCluster, Options
-from localcluster.profile import Pool, Profile
+from localcluster.profile import NodePool, Profile
 from placement import names
 
 OUT = Path(__file__).parent.parent / "out" / "bench"
@@ -32,9 +32,9 @@ SPOT = (
     ("zone-c", "m5", 3),
     ("zone-c", "c5", 2),
 )
-ON_DEMAND = Pool("on-demand", "zone-a", "m5", 2, "16", "64Gi", "on-demand")
+ON_DEMAND = NodePool("on-demand", "zone-a", "m5", 2, "16", "64Gi", "on-demand")
 PROFILE = Profile(
-    (ON_DEMAND, *(Pool(f"{zone}-{kind}", zone, kind, count, "16", "64Gi", "spot") for zone, kind, count in SPOT))
+    (ON_DEMAND, *(NodePool(f"{zone}-{kind}", zone, kind, count, "16", "64Gi", "spot") for zone, kind, count in SPOT))
 )
 
 

@@ -20,7 +20,7 @@ from rebalancer.index import Index
 
 
 @dataclass(frozen=True, slots=True)
-class Stores:
+class FilledStores:
     """One for each resource. The index has the indexes."""
 
     namespaces: Store[Namespace] = field(default_factory=Store)
@@ -67,9 +67,9 @@ class Stores:
         return index
 
 
-def index_in_memory(size: Size) -> tuple[Stores, Index]:
+def index_in_memory(size: Size) -> tuple[FilledStores, Index]:
     """A whole cluster without a server, and a index that has heard of it."""
-    stores = Stores()
+    stores = FilledStores()
     index = stores.index()
     for resource, store in stores.filled_by():
         store.replace(_objects(size, resource))

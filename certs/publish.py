@@ -11,10 +11,10 @@ from typing import Any
 
 from certs.renewal import Bundle
 from kube.client import JSON_PATCH, Client
-from kube.decode import Shape
+from kube.decode import Decoder
 from kube.errors import NotFound
 from kube.resources import Resource
-from kube.wire import Identity
+from kube.wire import AnyObject
 from placement import names
 from placement.model import Key
 
@@ -56,7 +56,7 @@ class Version:
         return Key("", self.name)
 
 
-def _version(wire: Identity) -> Version:
+def _version(wire: AnyObject) -> Version:
     return Version(wire.metadata.name or "", wire.metadata.resource_version or "")
 
 
@@ -64,7 +64,7 @@ def _version(wire: Identity) -> Version:
 VERSIONS: Resource[Version] = Resource(
     names.WEBHOOK_CONFIGURATION,
     CONFIGURATIONS,
-    Shape(Identity, _version),
+    Decoder(AnyObject, _version),
     {"fieldSelector": f"metadata.name={names.WEBHOOK_CONFIGURATION}"},
 )
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from certs import publish
 from certs.read import pem
-from certs.renewal import OVERLAP, Bundle, Seen, Why, authorities, expiry, is_accepted, next_step, serves
+from certs.renewal import OVERLAP, Bundle, Change, Published, authorities, expiry, is_accepted, next_step, serves
 from kube.client import Client
 from kube.errors import Conflict, Invalid
 
@@ -25,7 +25,7 @@ PASS_SECONDS = 2.0
 _TRIES = 5
 
 
-class Source(StrEnum):
+class Issuer(StrEnum):
     """Who issues the certificates."""
 
     OWN = "own"  # the webhooks themselves
@@ -38,7 +38,7 @@ class Keeper:
     def __init__(
         self,
         client: Client,
-        source: Source = Source.OWN,
+        source: Issuer = Issuer.OWN,
         overlap: timedelta = OVERLAP,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -46,8 +46,8 @@ class Keeper:
         self._source = source
         self._overlap = overlap
         self._timer = timer
-        self._sight = Sight()
-        self.seen = Seen()
+        self._sight = StandingSince()
+        self.seen = Published()
         self.serving: Bundle | None = None
 
     @property
@@ -91,9 +91,9 @@ class Keeper:
         raw_secret = publish.read_secret(self._client)
         bundle = publish.bundle_of(raw_secret)
         self.seen = self._sight.of(bundle, entries, self._timer())
-        if self._source is Source.OWN:
+        if self._source is Issuer.OWN:
             step = next_step(bundle, self.seen, self.serving, publish.HOSTS, now, self._overlap)
-            if step.why is not Why.NOTHING:
+            if step.why is not Change.NOTHING:
                 publish.write_secret(self._client, raw_secret, step.bundle)
                 log.info("certificates: %s", step.why)
             bundle = step.bundle
@@ -111,7 +111,7 @@ class Keeper:
         self.seen = self._sight.of(bundle, now_published, self._timer())
 
 
-class Sight:
+class StandingSince:
     """Since when the two objects have been seen as they are.
 
     For the configuration its version counts: a caBundle that was overwritten and put right by another replica looks as
@@ -123,12 +123,12 @@ class Sight:
         self._entries: publish.Entries | None = None
         self._bundle_since = self._entries_since = 0.0
 
-    def of(self, bundle: Bundle, entries: publish.Entries, uptime: float) -> Seen:
+    def of(self, bundle: Bundle, entries: publish.Entries, uptime: float) -> Published:
         if bundle != self._bundle:
             self._bundle, self._bundle_since = bundle, uptime
         if entries != self._entries:
             self._entries, self._entries_since = entries, uptime
-        return Seen(
+        return Published(
             frozenset(entries.published),
             timedelta(seconds=uptime - self._entries_since),
             timedelta(seconds=uptime - self._bundle_since),

@@ -50,7 +50,7 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Published:
     """What one replica sees published (one value, unless entries differ), and for how long nothing has changed."""
 
     published: frozenset[bytes] = frozenset()
@@ -61,7 +61,7 @@ class Seen:
         return self.published == {trusted} and min(self.published_for, self.secret_for) >= overlap
 
 
-class Why(StrEnum):
+class Change(StrEnum):
     """What a step does; the text is for the log."""
 
     NOTHING = "nothing to do"
@@ -77,33 +77,33 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Renewal:
     """The bundle that should be in the Secret. Where nothing is to be done it is the very object that was given."""
 
     bundle: Bundle
-    why: Why
+    why: Change
 
 
 def next_step(
     bundle: Bundle,
-    seen: Seen,
+    seen: Published,
     serving: Bundle | None,
     hosts: tuple[str, ...],
     now: datetime,
     overlap: timedelta = OVERLAP,
-) -> Step:
+) -> Renewal:
     """What the Secret should hold. `serving` is what this replica serves: its memory, should the Secret be lost."""
     if verifies(bundle, hosts, now) and (signer(bundle) or successor(bundle)):
         if serving is not None and _would_be_cut_off(serving, bundle, seen, hosts, now):
-            return Step(_trusting(bundle, [*authorities(serving.trusted)], now), Why.TRUSTED)
+            return Renewal(_trusting(bundle, [*authorities(serving.trusted)], now), Change.TRUSTED)
         return _rotated(bundle, seen, hosts, now, overlap)
     if serving is not None and serving != bundle and verifies(serving, hosts, now) and signer(serving):
-        return Step(replace(serving, wish=bundle.wish), Why.RESTORED)
+        return Renewal(replace(serving, wish=bundle.wish), Change.RESTORED)
     return _repaired(bundle, seen, hosts, now)
 
 
 def serves(
-    serving: Bundle | None, bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime, overlap: timedelta
+    serving: Bundle | None, bundle: Bundle, seen: Published, hosts: tuple[str, ...], now: datetime, overlap: timedelta
 ) -> Bundle | None:
     """What a replica should serve: the Secret's leaf as soon as callers accept it, the one it has until then.
 
@@ -120,39 +120,39 @@ def serves(
 # --- steps -----------------------------------------------------------------------------------------------------------
 
 
-def _rotated(bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime, overlap: timedelta) -> Step:
+def _rotated(bundle: Bundle, seen: Published, hosts: tuple[str, ...], now: datetime, overlap: timedelta) -> Renewal:
     """The next step for a bundle whose leaf is good."""
     current, upcoming = signer(bundle), successor(bundle)
     if current and (bundle.wish == ROTATE_LEAF or not _lasts(bundle, current, hosts, now)):
         if renewed := _with_leaf(bundle, current, hosts, now):
-            return Step(renewed, Why.RENEWED)
+            return Renewal(renewed, Change.RENEWED)
         current = None  # it cannot issue
     if upcoming:
         if not seen.has_stood(bundle.trusted, overlap):
-            return Step(bundle, Why.NOTHING)
+            return Renewal(bundle, Change.NOTHING)
         switched = replace(bundle, authority_key=bundle.next_key, next_key=b"")
         if switched_leaf := _with_leaf(switched, upcoming, hosts, now):
-            return Step(switched_leaf, Why.SWITCHED)
+            return Renewal(switched_leaf, Change.SWITCHED)
     if bundle.next_key:
-        return Step(replace(bundle, next_key=b""), Why.ABANDONED)
+        return Renewal(replace(bundle, next_key=b""), Change.ABANDONED)
     if current and len(authorities(bundle.trusted)) > 1:
         if not seen.has_stood(bundle.trusted, overlap):
-            return Step(bundle, Why.NOTHING)
-        return Step(replace(bundle, trusted=current.certificate), Why.DROPPED)
+            return Renewal(bundle, Change.NOTHING)
+        return Renewal(replace(bundle, trusted=current.certificate), Change.DROPPED)
     return _begun(bundle, current, now)
 
 
-def _begun(bundle: Bundle, current: Issued | None, now: datetime) -> Step:
+def _begun(bundle: Bundle, current: Issued | None, now: datetime) -> Renewal:
     if current and bundle.wish != ROTATE_CA and expiry(current.certificate) > now + CA_LOOK_AHEAD:
         known = bundle.wish in (b"", ROTATE_LEAF)
-        return Step(bundle, Why.NOTHING) if known else Step(replace(bundle, wish=b""), Why.UNKNOWN_WISH)
+        return Renewal(bundle, Change.NOTHING) if known else Renewal(replace(bundle, wish=b""), Change.UNKNOWN_WISH)
     new = new_authority(now)
     wish = b"" if bundle.wish == ROTATE_CA else bundle.wish
     begun = replace(_trusting(bundle, authorities(new.certificate), now), next_key=new.key, wish=wish)
-    return Step(begun, Why.BEGUN)
+    return Renewal(begun, Change.BEGUN)
 
 
-def _repaired(bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime) -> Step:
+def _repaired(bundle: Bundle, seen: Published, hosts: tuple[str, ...], now: datetime) -> Renewal:
     """The next step for a bundle whose leaf is no good, or whose leaf is all that is good."""
     if verifies(bundle, hosts, now):
         return _begun(bundle, None, now)
@@ -161,11 +161,11 @@ def _repaired(bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime)
             next_key = b"" if authority.key == bundle.next_key else bundle.next_key
             own = replace(bundle, authority_key=authority.key, next_key=next_key)
             if renewed := _with_leaf(own, authority, hosts, now):
-                return Step(renewed, Why.RENEWED)
+                return Renewal(renewed, Change.RENEWED)
     new = new_authority(now)
     older = [each for known in (bundle.trusted, *sorted(seen.published)) for each in authorities(known)]
     fresh = _trusting(Bundle(trusted=new.certificate, authority_key=new.key), older, now)
-    return Step(_served_by(fresh, issue(new, hosts, now)), Why.REISSUED)
+    return Renewal(_served_by(fresh, issue(new, hosts, now)), Change.REISSUED)
 
 
 def _with_leaf(bundle: Bundle, authority: Issued, hosts: tuple[str, ...], now: datetime) -> Bundle | None:
@@ -194,7 +194,7 @@ def _trusting(bundle: Bundle, others: Iterable[x509.Certificate], now: datetime)
     return replace(bundle, trusted=b"".join(pem(each) for each in held))
 
 
-def _would_be_cut_off(serving: Bundle, bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime) -> bool:
+def _would_be_cut_off(serving: Bundle, bundle: Bundle, seen: Published, hosts: tuple[str, ...], now: datetime) -> bool:
     """Callers accept the leaf that is served now, and would not if the bundle's authorities were published."""
     return (
         serving.leaf != bundle.leaf
@@ -229,7 +229,7 @@ def verifies(bundle: Bundle, hosts: tuple[str, ...], at: datetime) -> bool:
     return has_its_key(bundle)
 
 
-def is_accepted(bundle: Bundle, seen: Seen, hosts: tuple[str, ...], now: datetime) -> bool:
+def is_accepted(bundle: Bundle, seen: Published, hosts: tuple[str, ...], now: datetime) -> bool:
     """Whether callers accept the leaf, going by what is published to them."""
     return bool(seen.published) and all(verifies(replace(bundle, trusted=each), hosts, now) for each in seen.published)
 

@@ -12,7 +12,7 @@ from certs.renewal import (
     ROTATE_CA,
     ROTATE_LEAF,
     Bundle,
-    Seen,
+    Published,
     authorities,
     expiry,
     has_its_key,
@@ -49,13 +49,13 @@ def run_show(args: argparse.Namespace) -> int:
     """Exit code 1 where callers would not accept the leaf."""
     with access.client_for(args) as client:
         bundle = publish.bundle_of(publish.read_secret(client))
-        seen = Seen(frozenset(publish.read_entries(client).published))
+        seen = Published(frozenset(publish.read_entries(client).published))
     accepted = is_accepted(bundle, seen, publish.HOSTS, datetime.now(UTC))
     print("\n".join(described(bundle, seen, accepted=accepted)))
     return 0 if accepted else 1
 
 
-def described(bundle: Bundle, seen: Seen, *, accepted: bool) -> list[str]:
+def described(bundle: Bundle, seen: Published, *, accepted: bool) -> list[str]:
     """A line for each part; one that cannot be read is told like one that is missing."""
     leaf = _until(expiry(bundle.leaf)) if has_its_key(bundle) else MISSING
     trusted = [_until(end(each)) for each in authorities(bundle.trusted)] or [MISSING]

@@ -13,7 +13,7 @@ from cli import output
 from localcluster import programs
 from localcluster.api import NoAnswerError
 from localcluster.cluster import remove_stale_directories
-from localcluster.daemon import Request, Running, launch, stop
+from localcluster.daemon import DaemonRequest, RunningCluster, launch, stop
 from localcluster.errors import BAD_INPUT, ClusterError
 from localcluster.owner import read_owner, remove_stale
 from localcluster.parts import PARTS, Options
@@ -145,7 +145,7 @@ def run_up(args: argparse.Namespace) -> int:
     owner = read_owner(directory)
     if owner is not None and owner.is_alive:
         print(f"A cluster is running already in {directory}.")
-        _print_usage(Running.find(directory))
+        _print_usage(RunningCluster.find(directory))
         return FINE
     load_profile(args.profile)
     progress = Progress()
@@ -156,8 +156,8 @@ def run_up(args: argparse.Namespace) -> int:
     return FINE
 
 
-def _request(args: argparse.Namespace, directory: Path, kubernetes: str) -> Request:
-    return Request(
+def _request(args: argparse.Namespace, directory: Path, kubernetes: str) -> DaemonRequest:
+    return DaemonRequest(
         directory=str(directory),
         profile=str(args.profile.absolute()),
         kubernetes=kubernetes,
@@ -168,7 +168,7 @@ def _request(args: argparse.Namespace, directory: Path, kubernetes: str) -> Requ
     )
 
 
-def _print_usage(running: Running) -> None:
+def _print_usage(running: RunningCluster) -> None:
     option = f" --dir {running.directory}" if running.directory != directory_of(argparse.Namespace(dir=None)) else ""
     print(
         f"export KUBECONFIG={running.layout.kubeconfig}\n"
@@ -190,7 +190,7 @@ def run_down(args: argparse.Namespace) -> int:
 
 def run_status(args: argparse.Namespace) -> int:
     """0 if all parts run and all nodes are ready, else 1."""
-    told = Running.find(directory_of(args)).ask("status")
+    told = RunningCluster.find(directory_of(args)).ask("status")
     if args.output == "text":
         print(status_text(told))
     else:
@@ -230,7 +230,7 @@ def _node_lines(nodes: list[dict[str, Any]] | None) -> list[str]:
 
 
 def run_kubeconfig(args: argparse.Namespace) -> int:
-    path = Running.find(directory_of(args)).layout.kubeconfig
+    path = RunningCluster.find(directory_of(args)).layout.kubeconfig
     print(path.read_text() if args.raw else path, end="" if args.raw else "\n")
     return FINE
 
@@ -250,7 +250,7 @@ def run_clean(args: argparse.Namespace) -> int:
 
 def run_reclaim(args: argparse.Namespace) -> int:
     """1 if pods were still there when the machines went: the drainer did not get done."""
-    running = Running.find(directory_of(args))
+    running = RunningCluster.find(directory_of(args))
     done = reclaim(running.api, _choice(args), args.way, args.notice, args.taint)
     print(f"{len(done.nodes)} node(s) taken ({args.way.value}): {', '.join(done.nodes)}")
     print(f"{len(done.evicted)} pod(s) evicted before, {len(done.left)} left on them")
@@ -258,14 +258,14 @@ def run_reclaim(args: argparse.Namespace) -> int:
 
 
 def run_restore(args: argparse.Namespace) -> int:
-    running = Running.find(directory_of(args))
+    running = RunningCluster.find(directory_of(args))
     done = restore(running.api, running.profile, _wait, _choice(args), args.taint)
     print(f"{len(done.created)} node(s) created, {len(done.revived)} revived; all of them take pods")
     return FINE
 
 
 def run_part(args: argparse.Namespace) -> int:
-    Running.find(directory_of(args)).ask(args.cluster_command, args.part)
+    RunningCluster.find(directory_of(args)).ask(args.cluster_command, args.part)
     print(f"{args.part}: {args.cluster_command} done")
     return FINE
 

@@ -24,7 +24,7 @@ from kube.client import Client, connect
 from kube.configmaps import read_configuration
 from kube.snapshot import read_snapshot
 from localcluster import Choice, LocalCluster, Options, demo_profile
-from localcluster.profile import Pool
+from localcluster.profile import NodePool
 from localcluster.progress import Progress
 from placement.model import Class
 from placement.plan.stuck import SHORTEST_OUTAGE_SECONDS
@@ -153,7 +153,7 @@ class Story:
         return statuses(read_snapshot(self.client), read_configuration(self.client))
 
 
-def fullest(found: Found, name: str) -> Pool:
+def fullest(found: Found, name: str) -> NodePool:
     """The spot pool that holds most of a workload."""
     nodes = [each.pod.node for status in found if status.workload.name == name for each in status.pods]
     spot = [pool for pool in demo_profile().pools if pool.capacity_class == Class.SPOT]

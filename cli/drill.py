@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return output.show(args, lambda: look(args))
 
 
-def look(args: argparse.Namespace) -> output.Finding:
+def look(args: argparse.Namespace) -> output.Result:
     with access.client_for(args) as client:
         configuration = configuration_for_reading(args.config, client)
         snapshot = read_snapshot(client)
@@ -74,7 +74,7 @@ def look(args: argparse.Namespace) -> output.Finding:
 
 def found(
     snapshot: Snapshot, configuration: Configuration, what: Target, namespace: str | None = None
-) -> output.Finding:
+) -> output.Result:
     hints.check_namespace(namespace, snapshot.namespaces)
     nodes = _nodes(snapshot, configuration, what)
     every = drill(snapshot, configuration, nodes)
@@ -83,7 +83,7 @@ def found(
     room = drills.drill(view_of(planned(picture), picture), what.domain, what.name)["room"]
     every_place = places(snapshot.nodes, configuration).values()
     has_spot = any(place.of is Class.SPOT and place.node not in nodes for place in every_place)
-    return output.Finding(
+    return output.Result(
         {**as_json(what, nodes, losses), "room": room},
         lambda: as_table(what, nodes, losses, _fits(room, has_spot)),
         1 if any(each.falls_below and not each.is_assumed for each in losses) else 0,

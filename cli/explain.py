@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     return output.show(args, lambda: look(args))
 
 
-def look(args: argparse.Namespace) -> output.Finding:
+def look(args: argparse.Namespace) -> output.Result:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
     kind, name = split(args.name, picture.snapshot)
@@ -59,7 +59,7 @@ def split(text: str, snapshot: Snapshot) -> tuple[str, str]:
     return "", text
 
 
-def explained(picture: Picture, name: str, kind: str = "") -> output.Finding:
+def explained(picture: Picture, name: str, kind: str = "") -> output.Result:
     made = planned(picture)
     for found in made.index.assessments.values():
         if str(found.group.workload.key) == name and kind in ("", found.group.workload.kind):
@@ -73,8 +73,8 @@ def explained(picture: Picture, name: str, kind: str = "") -> output.Finding:
     raise ClusterError(*_why_not(name, picture.snapshot, kind), exit_code=2)
 
 
-def _finding(lines: list[str], is_fine: bool, raw: dict[str, Any]) -> output.Finding:
-    return output.Finding({"fine": is_fine, **raw, "lines": lines}, lambda: Text("\n".join(lines)), 0 if is_fine else 1)
+def _finding(lines: list[str], is_fine: bool, raw: dict[str, Any]) -> output.Result:
+    return output.Result({"fine": is_fine, **raw, "lines": lines}, lambda: Text("\n".join(lines)), 0 if is_fine else 1)
 
 
 def _why_not(name: str, snapshot: Snapshot, kind: str = "") -> tuple[str, str]:

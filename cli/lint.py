@@ -16,10 +16,10 @@ from cli import output
 from cli.configuration import read_text
 from kube import resources
 from kube.configmaps import parse_configuration_text
-from kube.decode import Shape
+from kube.decode import Decoder
 from placement import names
 from placement.configuration import Configuration
-from placement.lint import Finding, Place, Written, findings_in, policies, rollout_finding
+from placement.lint import Finding, LintedObject, Place, findings_in, policies, rollout_finding
 from placement.model import Kind, Namespace, Workload
 from placement.policy import Level, Limit, mistakes_in, resolve
 
@@ -27,7 +27,7 @@ FINE, FINDING, BAD_INPUT = 0, 1, 2
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
 NAMESPACE = "Namespace"
-SHAPES: Mapping[str, Shape[Any]] = {
+SHAPES: Mapping[str, Decoder[Any]] = {
     Kind.DEPLOYMENT: resources.DEPLOYMENTS.shape,
     Kind.STATEFUL_SET: resources.STATEFUL_SETS.shape,
     NAMESPACE: resources.NAMESPACES.shape,
@@ -148,11 +148,11 @@ def _findings(
 ) -> Iterator[Finding]:
     item = manifest.item
     if isinstance(item, Namespace):
-        yield from findings_in(Written.on_namespace(item))
+        yield from findings_in(LintedObject.on_namespace(item))
         yield from _clamped("namespace", item.annotations, configuration.limits_of(item.labels))
         return
     on_template = {key: text.value for key, text in manifest.texts["template annotations"].items()}
-    yield from findings_in(Written.on_workload(item, on_template))
+    yield from findings_in(LintedObject.on_workload(item, on_template))
     namespace = namespaces.get(item.namespace)
     limits = configuration.limits_of(namespace.labels if namespace else {})
     yield from _clamped("workload", item.annotations, limits)
@@ -191,7 +191,7 @@ def _not_text(manifest: Manifest) -> Iterator[Finding]:
 
 
 @dataclass(slots=True)
-class Read:
+class Manifests:
     """What was found in all files, and what could not be read."""
 
     objects: list[Manifest] = field(default_factory=list)
@@ -199,8 +199,8 @@ class Read:
     seen: int = 0  # manifests of any kind, ours to read or not
 
 
-def read_all(sources: Iterable[str]) -> Read:
-    read = Read()
+def read_all(sources: Iterable[str]) -> Manifests:
+    read = Manifests()
     for source in sources:
         before = read.seen, len(read.problems)
         for file in _files(source):
@@ -218,7 +218,7 @@ def _files(source: str) -> Iterator[str]:
     yield from sorted(str(each) for each in path.rglob("*") if each.suffix in SUFFIXES and each.is_file())
 
 
-def _read_file(file: str, read: Read) -> None:
+def _read_file(file: str, read: Manifests) -> None:
     """Objects before the place where a file breaks are kept: all mistakes are told at once."""
     try:
         text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")

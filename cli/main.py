@@ -29,7 +29,7 @@ from cli import (
     webhook,
 )
 from kube.errors import ApiError
-from kube.errors import ConfigurationError as KubeconfigError
+from kube.errors import KubeconfigError as KubeconfigError
 from localcluster.errors import ClusterError
 from placement.configuration import ConfigurationError
 

@@ -71,13 +71,13 @@ def _duration(text: str) -> timedelta:
 def listed(args: argparse.Namespace) -> int:
     """The pause comes first: while it stands, nothing returns to a class that is back."""
 
-    def look() -> output.Finding:
+    def look() -> output.Result:
         with access.client_for(args) as client:
             outages, _ = read_outages(client)
             paused = pause_for_reading(client, time.time())
         raw_pause = None if paused is None else paused.raw
         on_top = [] if paused is None else [Text(told(paused))]
-        return output.Finding({"paused": raw_pause, **_json(outages)}, lambda: Group(*on_top, as_table(outages)))
+        return output.Result({"paused": raw_pause, **_json(outages)}, lambda: Group(*on_top, as_table(outages)))
 
     return output.show(args, look)
 
@@ -130,7 +130,7 @@ def clear(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, outages: Outages) -> int:
     """What is noted now, as `outage list` shows it."""
-    return output.show(args, lambda: output.Finding(_json(outages), lambda: as_table(outages)))
+    return output.show(args, lambda: output.Result(_json(outages), lambda: as_table(outages)))
 
 
 def _json(outages: Outages) -> dict[str, Any]:

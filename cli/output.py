@@ -25,7 +25,7 @@ EVERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Result:
     """What a command found: for scripts, for people, and its exit code."""
 
     raw: Any
@@ -59,7 +59,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def show(args: argparse.Namespace, look: Callable[[], Finding]) -> int:
+def show(args: argparse.Namespace, look: Callable[[], Result]) -> int:
     """Looks once, or with --watch until Ctrl-C; gives the exit code of the last look."""
     every_seconds: float | None = getattr(args, "watch", None)
     if every_seconds is not None:
@@ -90,7 +90,7 @@ def as_text(raw: Any, output: str, *, is_stream: bool = False) -> str:
     return str(text).rstrip("\n")
 
 
-def _watch(output: str, look: Callable[[], Finding], every_seconds: float) -> int:
+def _watch(output: str, look: Callable[[], Result], every_seconds: float) -> int:
     """On a terminal the picture is replaced, elsewhere one follows the other. A failed look is told, and no end."""
     code, console = 0, Console()
     is_picture = console.is_terminal and output not in ("json", "yaml")
@@ -111,7 +111,7 @@ def _watch(output: str, look: Callable[[], Finding], every_seconds: float) -> in
         return code
 
 
-def _show_again(found: Finding, output: str, live: Live | None, console: Console) -> None:
+def _show_again(found: Result, output: str, live: Live | None, console: Console) -> None:
     if live is not None:
         live.update(found.shown(), refresh=True)
     elif output in ("json", "yaml"):

@@ -59,7 +59,7 @@ def start(args: argparse.Namespace) -> int:
     pause = Pause(now, None if args.seconds is None else now + args.seconds, _who(), args.reason)
     with access.client_for(args) as client:
         change_pause(client, lambda _: pause)
-    return output.show(args, lambda: output.Finding({"paused": pause.raw}, lambda: Text(told(pause))))
+    return output.show(args, lambda: output.Result({"paused": pause.raw}, lambda: Text(told(pause))))
 
 
 def end(args: argparse.Namespace) -> int:
@@ -73,7 +73,7 @@ def end(args: argparse.Namespace) -> int:
     with access.client_for(args) as client:
         change_pause(client, without)
     said = "Resumed." if stood else "Nothing was paused."
-    return output.show(args, lambda: output.Finding({"paused": None, "resumed": stood}, lambda: Text(said)))
+    return output.show(args, lambda: output.Result({"paused": None, "resumed": stood}, lambda: Text(said)))
 
 
 def _who() -> str:

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     return output.show(args, lambda: look(args))
 
 
-def look(args: argparse.Namespace) -> output.Finding:
+def look(args: argparse.Namespace) -> output.Result:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
     hints.check_namespace(args.namespace, picture.snapshot.namespaces)
@@ -119,7 +119,7 @@ def look(args: argparse.Namespace) -> output.Finding:
     found = statuses(picture.snapshot, picture.configuration, picture.observed)
     room = Room(made.index.ground, made.index.used, lambda: made.index.waiting, made.index.neighbours)
     ahead = foreseen((each for each in found if each.workload.uid in only), room)
-    return output.Finding(
+    return output.Result(
         {
             **part.raw(),
             "paused": picture.paused and picture.paused.raw,

@@ -42,11 +42,11 @@ from placement.pause import standing
 from placement.plan.actions import Plan
 from placement.savings import Prices
 from rebalancer.app import create_app, serving
-from rebalancer.executor import MOST_ENDS, Done, Executor, Sight
+from rebalancer.executor import MOST_ENDS, Done, Executor, LastLook
 from rebalancer.index import Index
 from rebalancer.interruptions import Observer
 from rebalancer.loop import Loop, Watched
-from rebalancer.metrics import Metrics
+from rebalancer.metrics import RebalancerMetrics
 from rebalancer.notify import Teller
 from rebalancer.pulse import Pulse
 
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     client = connect(args.kubeconfig, user_agent=f"spotweave-rebalancer/{__version__}")
     configuration = load_configuration(args.config, client)
     known = prices.prices_for(args, configuration, must_read=True)
-    program = Program(client, configuration, faults, known, archive_for(args))
+    program = RebalancerProgram(client, configuration, faults, known, archive_for(args))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
     with (
@@ -133,7 +133,7 @@ def guard_for(args: argparse.Namespace) -> Guard:
     return Guard(known_hosts(os.environ.get("SPOTWEAVE_POD_IP"), args.dashboard_host), args.dashboard_token_file)
 
 
-class Program:
+class RebalancerProgram:
     """The rebalancer, put together."""
 
     def __init__(
@@ -172,7 +172,7 @@ class Program:
             observed=lambda: self._observed.current,
         )
         self.viewer, self.history = Viewer(self._index, around, known), History(archive)
-        self.metrics = Metrics(self.viewer.view, self._leader.is_leading)
+        self.metrics = RebalancerMetrics(self.viewer.view, self._leader.is_leading)
         self.metrics.cache_age.set_function(lambda: self._informers.age_seconds(time.monotonic()))
         self.metrics.outage_version.set_function(lambda: self._outages.current.version)
         self.metrics.paused.set_function(lambda: self._is_paused(time.time()))
@@ -228,8 +228,8 @@ class Program:
         if not self._wake.is_set():
             self._wake.set()
 
-    def _sight(self, configuration: Configuration) -> Sight:
-        return Sight(
+    def _sight(self, configuration: Configuration) -> LastLook:
+        return LastLook(
             is_leading=self._leader.is_leading,
             is_paused=lambda: self._is_paused(time.time()),
             pod=self.stores[resources.PODS_IN_FULL.name].get,

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     return output.show(args, lambda: look(args))
 
 
-def look(args: argparse.Namespace) -> output.Finding:
+def look(args: argparse.Namespace) -> output.Result:
     with access.client_for(args) as client:
         configuration = configuration_for_reading(args.config, client)
         snapshot = read_snapshot(client)
@@ -79,17 +79,17 @@ def look(args: argparse.Namespace) -> output.Finding:
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
     saved = savings_in(snapshot, configuration, shown, prices.prices_for(args, configuration))
     ahead = foreseen(shown, room_in(snapshot, configuration))
-    return output.Finding(
+    return output.Result(
         as_json(shown, now, paused, saved, ahead, outages, with_pods=args.pods),
         lambda: as_table(shown, paused, saved, ahead, outages, with_pods=args.pods),
         0 if all(each.is_exact for each in shown) else 1,
     )
 
 
-def _left_over(found: Sequence[LeftOver]) -> output.Finding:
+def _left_over(found: Sequence[LeftOver]) -> output.Result:
     """Exit code 1 where there are any."""
     raw = {"leftOver": [each.raw for each in found]}
-    return output.Finding(raw, lambda: left_over_table(found), 1 if found else 0)
+    return output.Result(raw, lambda: left_over_table(found), 1 if found else 0)
 
 
 # --- for machines ----------------------------------------------------------------------------------------------------

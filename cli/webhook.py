@@ -19,7 +19,7 @@ from typing import Any
 import uvloop
 
 from certs.publish import VERSIONS, Version
-from certs.reconcile import Keeper, Source
+from certs.reconcile import Issuer, Keeper
 from certs.renewal import OVERLAP, Bundle, expiry
 from cli import __version__
 from cli.configuration import load_configuration
@@ -37,13 +37,13 @@ from kube.owners import look_up
 from kube.store import Store
 from placement import names
 from placement.configuration import Configuration
-from webhook.admission import Admission, Stores
+from webhook.admission import Admission, Caches
 from webhook.app import Door, create_app
-from webhook.metrics import Metrics
+from webhook.metrics import WebhookMetrics
 from webhook.mistakes import Mistakes
 from webhook.ownership import Tenure
 from webhook.peers import HttpsLines, Peers
-from webhook.server import Gateway, Identity, bind, serve
+from webhook.server import Gateway, TlsIdentity, bind, serve
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +66,9 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--advertise", metavar="HOST:PORT", help="the address to tell other replicas")
     parser.add_argument(
         "--certificates",
-        type=Source,
-        choices=tuple(Source),
-        default=Source.OWN,
+        type=Issuer,
+        choices=tuple(Issuer),
+        default=Issuer.OWN,
         help="own: issue and publish them; secret: serve what cert-manager or others put into the Secret",
     )
     parser.add_argument(
@@ -84,7 +84,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     end_with_any_thread()
     client = connect(args.kubeconfig, user_agent=f"spotweave-webhook/{__version__}")
-    program = Program(
+    program = WebhookProgram(
         client,
         load_configuration(args.config, client),
         _advertised(args),
@@ -111,7 +111,7 @@ def _seconds(text: str) -> timedelta:
     return timedelta(seconds=int(text))
 
 
-async def _serve(program: Program, tls: list[socket.socket], plain: socket.socket) -> None:
+async def _serve(program: WebhookProgram, tls: list[socket.socket], plain: socket.socket) -> None:
     await serve(
         program.gateway,
         program.identity,
@@ -138,7 +138,7 @@ def peer_address(pod_ip: str, listen: str) -> str:
     return f"{host}:{listen.rpartition(':')[2]}" if pod_ip else ""
 
 
-class Program:
+class WebhookProgram:
     """The webhook, put together."""
 
     def __init__(self, client: Client, configuration: Configuration, advertised: str, keeper: Keeper) -> None:
@@ -158,7 +158,7 @@ class Program:
         leadership = Leadership(leaders)
         self.leader = Informer(client, LEADER, leaders)  # nothing waits for it either: without it, nobody leads
         self._loaded = self._trusted = b""
-        stores, states, leases = Stores(), Store[ConfigMap](), Store[Lease]()
+        stores, states, leases = Caches(), Store[ConfigMap](), Store[Lease]()
         self._membership = Membership(leases)
         members, left = self._membership.members, self._membership.left
         self.lines = HttpsLines()
@@ -166,8 +166,8 @@ class Program:
         pods = Informer(client, resources.PODS, stores.pods)
         self._outages = outages = OutageMemory(states, lambda: self._wake(self._renew))
         observed = ObservedMemory(states, lambda _: None)
-        self.metrics = Metrics()
-        self.identity = Identity()
+        self.metrics = WebhookMetrics()
+        self.identity = TlsIdentity()
         self.events = EventWriter(client, self.name)
         self.informers = InformerSet(
             [

@@ -60,7 +60,7 @@ class Said(NamedTuple):
     replies: dict[tuple[str, bool, bool], Reply]
 
 
-class Kept(NamedTuple):
+class KeptBodies(NamedTuple):
     """Bodies by question, and what they were made of: the number of a view, and the version of the history."""
 
     made_of: tuple[int, int]
@@ -76,7 +76,7 @@ class Desk:
         self.worked_out = 0  # answers, ever
         self._viewer = viewer
         self._lock = Lock()  # one at a time: answering must not take the processor from the loop
-        self._kept = Kept((-1, -1), {})
+        self._kept = KeptBodies((-1, -1), {})
         self._latest: tuple[View | None, tuple[int, int]] = (None, (-1, -1))
         self._older: dict[str, Body] = {}
         self._size = 0
@@ -175,7 +175,7 @@ class Desk:
             made_of = self._made_of(view)
             if self._kept.made_of != made_of:
                 self._older = self._kept.bodies
-                self._kept, self._size = Kept(made_of, {}), 0
+                self._kept, self._size = KeptBodies(made_of, {}), 0
             known = self._kept.bodies.get(asked)
             if known is not None:
                 return known

@@ -12,12 +12,12 @@ import msgspec
 
 from dashboard.history import History
 from dashboard.view import View
-from dashboard.workloadview import Seen
+from dashboard.workloadview import WorkloadView
 from placement.exposure import Domain
 from placement.model import Class, Pod
 from placement.plan.actions import Action, How
 from placement.plan.group import released
-from placement.plan.losses import Gone
+from placement.plan.losses import GoneNode
 from placement.slots import Mix
 from placement.statusjson import mix_json, pods_json, workload_json
 
@@ -74,7 +74,7 @@ def overview(view: View, history: History, *, with_pools: bool = False) -> Raw:
     }
 
 
-def _gone(name: str, gone: Gone) -> Raw:
+def _gone(name: str, gone: GoneNode) -> Raw:
     return {"name": name, "class": gone.of, "proof": gone.proof}
 
 
@@ -128,7 +128,7 @@ def _moves(view: View) -> Raw:
     }
 
 
-def _name(seen: Seen) -> Raw:
+def _name(seen: WorkloadView) -> Raw:
     return dict(zip(("namespace", "kind", "name"), seen.key, strict=True))
 
 
@@ -145,7 +145,7 @@ def _action(action: Action) -> Raw:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Selection:
     """Which workloads are asked for, in which order; all of them unless something is said."""
 
     text: str = ""
@@ -157,15 +157,15 @@ class Page:
     limit: int | None = None
 
 
-def _blast(domain: Domain) -> Callable[[Seen], object]:
+def _blast(domain: Domain) -> Callable[[WorkloadView], object]:
     return lambda seen: seen.exposure.blast(domain).replicas
 
 
-def _dreads(domain: Domain) -> Callable[[Seen], object]:
+def _dreads(domain: Domain) -> Callable[[WorkloadView], object]:
     return lambda seen: domain in seen.perils
 
 
-ORDERS: Mapping[str, Callable[[Seen], object]] = {
+ORDERS: Mapping[str, Callable[[WorkloadView], object]] = {
     "name": lambda seen: (seen.key[0], seen.key[2]),
     "kind": lambda seen: seen.key[1],
     "replicas": lambda seen: seen.assessment.group.workload.replicas,
@@ -177,7 +177,7 @@ ORDERS: Mapping[str, Callable[[Seen], object]] = {
     "soft": lambda seen: seen.soft,
     "savings": lambda seen: seen.savings.share or 0.0,
 }
-FILTERS: Mapping[str, Callable[[Seen], object]] = {
+FILTERS: Mapping[str, Callable[[WorkloadView], object]] = {
     "exposed": lambda seen: seen.perils,
     "declared": lambda seen: seen.perils and not seen.exposure.is_assumed,
     "differs": lambda seen: seen.actual != seen.wanted,
@@ -188,14 +188,14 @@ FILTERS: Mapping[str, Callable[[Seen], object]] = {
 }
 
 
-MINIMA: Mapping[str, Callable[[Seen], object]] = {
+MINIMA: Mapping[str, Callable[[WorkloadView], object]] = {
     "declared": lambda seen: not seen.exposure.is_assumed,
     "assumed": lambda seen: seen.exposure.is_assumed,
 }
 
 
-def workloads(view: View, history: History, page: Page) -> Raw:
-    orders: Mapping[str, Callable[[Seen], object]] = {
+def workloads(view: View, history: History, page: Selection) -> Raw:
+    orders: Mapping[str, Callable[[WorkloadView], object]] = {
         **ORDERS,
         "lastMove": lambda seen: _last_move(seen, history) or 0.0,
         "reason": view.reason,
@@ -207,7 +207,7 @@ def workloads(view: View, history: History, page: Page) -> Raw:
     ):
         if asked and asked not in known:
             raise Unclear(f"{name}= takes {', '.join(known)}")
-    found: Iterable[Seen] = view.seen
+    found: Iterable[WorkloadView] = view.seen
     if page.minimum:
         found = filter(MINIMA[page.minimum], found)
     if page.only:
@@ -232,12 +232,12 @@ def _encoded(raw: Raw) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(raw))
 
 
-def _last_move(seen: Seen, history: History) -> float | None:
+def _last_move(seen: WorkloadView, history: History) -> float | None:
     """As its pods tell it, or as it is remembered: an eviction leaves no note, and a rollout takes notes away."""
     return max(filter(None, (seen.moved_at, history.moved_at(seen.key))), default=None)
 
 
-def _workload(view: View, seen: Seen, history: History) -> Raw:
+def _workload(view: View, seen: WorkloadView, history: History) -> Raw:
     return {
         **workload_json(view.status(seen)),
         "lastMove": _last_move(seen, history),
@@ -272,7 +272,7 @@ def workload(view: View, history: History, key: tuple[str, str, str]) -> Raw:
     }
 
 
-def found(view: View, key: tuple[str, str, str]) -> Seen:
+def found(view: View, key: tuple[str, str, str]) -> WorkloadView:
     seen = view.by_key.get(key)
     if seen is None:
         raise Unknown(f"there is no {key[1]} {key[0]}/{key[2]}, or it is not opted in")

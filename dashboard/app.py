@@ -12,7 +12,7 @@ from flask import Flask, Response, request
 from dashboard import answers, drills
 from dashboard.access import HEADERS, Guard
 from dashboard.answercache import JSON, Answer, Desk
-from dashboard.answers import Page, Raw, Unclear
+from dashboard.answers import Raw, Selection, Unclear
 from dashboard.view import View
 from placement.exposure import Domain
 
@@ -108,10 +108,10 @@ def _has_pools() -> bool:
     return asked == "pools"
 
 
-def _page() -> Page:
+def _page() -> Selection:
     asked = request.args
     limit = _count("limit", None)
-    return Page(
+    return Selection(
         asked.get("q", "")[:LONGEST_TEXT],
         asked.get("only", ""),
         asked.get("minimum", ""),

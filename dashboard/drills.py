@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dashboard.answers import Raw, Unclear, Unknown, found
 from dashboard.view import View
-from dashboard.workloadview import Seen
+from dashboard.workloadview import WorkloadView
 from placement import names
 from placement.autoratio import settled
 from placement.drill import losses
@@ -130,7 +130,7 @@ def outlook(view: View, then: Assessment) -> Raw:
     }
 
 
-def _changed(view: View, seen: Seen, written: Mapping[str, str]) -> tuple[Group, tuple[Mistake, ...]]:
+def _changed(view: View, seen: WorkloadView, written: Mapping[str, str]) -> tuple[Group, tuple[Mistake, ...]]:
     group, taken = seen.assessment.group, view.taken
     workload = replace(group.workload, annotations={**group.workload.annotations, **written})
     policy, mistakes = read_policy(workload, taken.namespaces[workload.namespace], taken.ground.configuration)

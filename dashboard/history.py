@@ -29,7 +29,7 @@ Key = tuple[str, str, str]  # namespace, kind, name of a workload
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Happening:
     """Something that happened: to a workload, or to a node."""
 
     at: float
@@ -52,7 +52,7 @@ class History:
         self._moved: dict[Key, float] = {}  # when a pod of theirs was last moved; the latest at the end
         self._points: deque[tuple[int, float]] = deque(maxlen=MOST_SAMPLES)
         self._sampled: tuple[float, Mix] = (float("-inf"), Mix())
-        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._events: deque[Happening] = deque(maxlen=MOST_EVENTS)
         self._version = 0
         self._lost: frozenset[str] = frozenset()
         self._ground: Ground | None = None
@@ -119,23 +119,23 @@ class History:
             self._points.append((int(taken.at), round(now.spot / (now.spot + now.on_demand), 4)))
         return True
 
-    def _losses(self, taken: Taken) -> Iterator[Event]:
+    def _losses(self, taken: Taken) -> Iterator[Happening]:
         new = frozenset(taken.lost) - self._lost
         self._lost = frozenset(taken.lost)
         if not new:
             return
-        yield from (Event(taken.at, "lost", f"node {name} is gone", node=name) for name in sorted(new))
+        yield from (Happening(taken.at, "lost", f"node {name} is gone", node=name) for name in sorted(new))
         for each in taken.assessments.values():
             count = sum(pod.node in new for pod in each.lost)
             if count:
-                yield Event(
+                yield Happening(
                     taken.at,
                     "lost",
                     _pods(count, "lost with its node", "lost with their nodes"),
                     _key(each.group.workload),
                 )
 
-    def _outages(self, taken: Taken) -> Iterator[Event]:
+    def _outages(self, taken: Taken) -> Iterator[Happening]:
         """Noted, or over."""
         new = {outage.key: outage for outage in taken.outages}
         old, self._out = self._out, new
@@ -145,9 +145,9 @@ class History:
             where += f", for namespace {outage.namespace}" if outage.namespace else ""
             shown = f" (evidence: {outage.evidence.pod})" if outage.evidence is not None else ""
             text = f"{outage.of} is out, {where}{shown}" if key in new else f"{outage.of} may be back, {where}"
-            yield Event(taken.at, "outage", text)
+            yield Happening(taken.at, "outage", text)
 
-    def _departures(self, taken: Taken) -> Iterator[Event]:
+    def _departures(self, taken: Taken) -> Iterator[Happening]:
         if taken.ground is self._ground:
             return
         leaving = frozenset(name for name, site in taken.ground.sites.items() if site.is_leaving)
@@ -155,11 +155,11 @@ class History:
         is_first, self._ground = self._ground is None, taken.ground
         if is_first or not new:
             return
-        yield from (Event(taken.at, "leaving", f"node {name} is leaving", node=name) for name in sorted(new))
+        yield from (Happening(taken.at, "leaving", f"node {name} is leaving", node=name) for name in sorted(new))
         for each in taken.assessments.values():
             count = sum(member.pod.node in new for member in each.members)
             if count:
-                yield Event(
+                yield Happening(
                     taken.at,
                     "leaving",
                     _pods(count, "on a node that is leaving", "on nodes that are leaving"),
@@ -191,7 +191,7 @@ _SENTENCES = {
 }
 
 
-def _moves(at: float, done: Iterable[tuple[Action, Outcome | None]]) -> Iterator[Event]:
+def _moves(at: float, done: Iterable[tuple[Action, Outcome | None]]) -> Iterator[Happening]:
     for action, outcome in done:
         if action.how is How.ANNOTATE or outcome is None:
             continue
@@ -201,7 +201,7 @@ def _moves(at: float, done: Iterable[tuple[Action, Outcome | None]]) -> Iterator
         is_cut_short = action.how is How.FINISH and action.to is None
         said = "evicted {pod}: {text}" if is_cut_short else _SENTENCES[action.how]
         text = f"{said.format(pod=action.pod.name, to=to, text=action.text)}{why}{told}"
-        yield Event(at, "move", text, None if action.workload is None else _key(action.workload), action.pod.node)
+        yield Happening(at, "move", text, None if action.workload is None else _key(action.workload), action.pod.node)
 
 
 def _key(workload: Workload) -> Key:

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Protocol
 
 from dashboard.nodepools import Floor
-from dashboard.workloadview import Seen, Totals
+from dashboard.workloadview import Totals, WorkloadView
 from placement.exposure import Place, exposure, places
 from placement.model import NO_AMOUNTS, Namespace, Pod, Workload
 from placement.observation import NOTHING_OBSERVED, Observed
@@ -88,7 +88,7 @@ class View:
 
     number: int
     taken: Taken
-    seen: tuple[Seen, ...]  # in the order of namespace, kind and name
+    seen: tuple[WorkloadView, ...]  # in the order of namespace, kind and name
     totals: Totals
     places: Mapping[str, Place]
     rates: Mapping[str, Rate]
@@ -104,14 +104,14 @@ class View:
         """Who is beside whom, on the nodes that are left."""
         return Neighbours(ground, tenants_in(self.taken.pods, self.taken.namespaces))
 
-    def status(self, seen: Seen) -> WorkloadStatus:
+    def status(self, seen: WorkloadView) -> WorkloadStatus:
         return seen.status(self.places, self.observed)
 
-    def reason(self, seen: Seen) -> str:
+    def reason(self, seen: WorkloadView) -> str:
         return seen.reason(self.places, self.observed)
 
     @cached_property
-    def by_key(self) -> Mapping[tuple[str, str, str], Seen]:
+    def by_key(self) -> Mapping[tuple[str, str, str], WorkloadView]:
         return {each.key: each for each in self.seen}
 
 
@@ -124,7 +124,7 @@ class Viewer:
         self.around = around
         self._taken: Taken | None = None
         self._view: View | None = None
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, WorkloadView] = {}
         self._totals = Totals()
         self._order: Sequence[str] = ()
         self._policies: dict[str, tuple[Mapping[str, str], Namespace, tuple[Mistake, ...]]] = {}
@@ -275,10 +275,10 @@ class Viewer:
         self._policies[workload.uid] = (workload.annotations, namespace, mistakes)
         return mistakes
 
-    def _look(self, found: Assessment, taken: Taken) -> Seen:
+    def _look(self, found: Assessment, taken: Taken) -> WorkloadView:
         group = found.group
         ready = (self._places[member.pod.node] for member in found.members if member.serves)
-        return Seen(
+        return WorkloadView(
             found,
             self._mistakes(group.workload, taken),
             exposure(ready, group.availability, self._observed),

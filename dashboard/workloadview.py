@@ -21,7 +21,7 @@ from placement.status import WorkloadStatus, status_of, wanted_of
 
 
 @dataclass(eq=False)
-class Seen:
+class WorkloadView:
     """A workload: what it needs, how it stands, and which losses it would not survive."""
 
     assessment: Assessment
@@ -123,7 +123,7 @@ class Totals(NamedTuple):
     declared: tuple[int, ...] = (0,) * len(Domain)  # would not survive the loss of a domain
     assumed: tuple[int, ...] = (0,) * len(Domain)
 
-    def changed(self, new: Sequence[Seen], old: Sequence[Seen]) -> Totals:
+    def changed(self, new: Sequence[WorkloadView], old: Sequence[WorkloadView]) -> Totals:
         """With these workloads, and without those: few have changed since the last time."""
         sums = [*self[:-2], *self.declared, *self.assumed]
         for sign, each in (*((1, each) for each in new), *((-1, each) for each in old)):

@@ -16,7 +16,7 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException
 
 from kube.bounds import Bounds, TooMuch, bind, within
-from kube.errors import ApiError, ConfigurationError, Garbled, TooLarge, Unreachable, error_from
+from kube.errors import AnswerTooLarge, ApiError, Garbled, KubeconfigError, Unreachable, error_from
 from kube.kubeconfig import MemoryFiles, load_configuration
 
 CONNECT_SECONDS = 5.0
@@ -43,7 +43,7 @@ def connect(kubeconfig: Path | None = None, *, user_agent: str, context: str | N
     memory = MemoryFiles()
     try:
         return Client(load_configuration(kubeconfig, context, memory), user_agent=user_agent, memory=memory)
-    except ConfigurationError:
+    except KubeconfigError:
         memory.close()
         raise
 
@@ -182,7 +182,7 @@ class Client:
                     decode_content=False,  # none is asked for, and what is unpacked may be larger than any bounds
                 )
         except (TooMuch, MemoryError, OverflowError) as error:  # the last two: it says itself that it will be huge
-            raise TooLarge(f"{method} {path}", _text(error)) from error
+            raise AnswerTooLarge(f"{method} {path}", _text(error)) from error
         except (urllib3.exceptions.HTTPError, OSError, ConfigException) as error:  # the last: a token file went away
             raise Unreachable(f"{method} {path}", _text(error)) from error
 
@@ -248,14 +248,14 @@ def _lines(asked: str, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
             pending, size = [other], 0
         size += len(pending[-1])
         if size > LINE_BYTES:
-            raise TooLarge(asked, f"a line of more than {LINE_BYTES} bytes")
+            raise AnswerTooLarge(asked, f"a line of more than {LINE_BYTES} bytes")
 
 
 def _rest_of(asked: str, response: urllib3.BaseHTTPResponse) -> bytes:
     try:
         return response.data
     except (TooMuch, MemoryError, OverflowError) as error:
-        raise TooLarge(asked, _text(error)) from error
+        raise AnswerTooLarge(asked, _text(error)) from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise Unreachable(asked, _text(error)) from error
 

@@ -12,11 +12,11 @@ import yaml
 
 from kube.client import ANSWER_SECONDS, Client
 from kube.crashpoints import NO_FAULTS, Call, Faults
-from kube.decode import Shape
+from kube.decode import Decoder
 from kube.errors import Conflict, NotFound
 from kube.resources import Resource
 from kube.store import Store
-from kube.wire import Identity
+from kube.wire import AnyObject
 from placement import names, observation, pause
 from placement.configuration import Configuration, ConfigurationError, parse_configuration
 from placement.model import Key
@@ -43,7 +43,7 @@ class ConfigMap:
         return Key(self.namespace, self.name)
 
 
-class _ConfigMapObject(Identity):
+class _ConfigMapObject(AnyObject):
     data: dict[str, str] | None = None
 
 
@@ -54,7 +54,7 @@ def _config_map(wire: _ConfigMapObject) -> ConfigMap:
 STATE: Resource[ConfigMap] = Resource(
     names.STATE_MAP,
     PATH,
-    Shape(_ConfigMapObject, _config_map),
+    Decoder(_ConfigMapObject, _config_map),
     {"fieldSelector": f"metadata.name={names.STATE_MAP}"},
 )
 

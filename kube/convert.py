@@ -17,29 +17,31 @@ import msgspec
 from msgspec import Raw
 
 from kube.fastfrozen import mint
-from kube.interning import SHARED, Kept, Shared
+from kube.interning import SHARED, RecentlyUsed, Shared
 from kube.needs import add_parts, amounts, marks_of, needs_of, shared_amounts
 from kube.wire import (
+    AnyObject,
     BudgetObject,
     BudgetSpec,
     BudgetStatus,
     Condition,
-    Identity,
     Meta,
     NodeObject,
     NodeSelector,
     NodeSpec,
     NodeStatus,
     OwnerReference,
+    PodAnnotations,
     PodInFullObject,
     PodObject,
     PodSpec,
     PodSpecInFull,
-    PodStatus,
     PriorityClassObject,
     QuotaObject,
     QuotaSpec,
     QuotaStatus,
+    RawPodStatus,
+    RawWorkloadStatus,
     RollingUpdate,
     SignObject,
     Strategy,
@@ -47,8 +49,6 @@ from kube.wire import (
     TemplateSpec,
     WorkloadObject,
     WorkloadSpec,
-    WorkloadStatus,
-    Written,
 )
 from placement import names
 from placement.model import (
@@ -145,8 +145,8 @@ class Family(NamedTuple):
     needs: Needs
 
 
-_families: Kept[Hashable, Family] = Kept(FAMILIES)
-_annotations: Kept[tuple[str | None, ...], Mapping[str, str]] = Kept()
+_families: RecentlyUsed[Hashable, Family] = RecentlyUsed(FAMILIES)
+_annotations: RecentlyUsed[tuple[str | None, ...], Mapping[str, str]] = RecentlyUsed()
 
 
 def pod(wire: PodObject) -> Pod:
@@ -228,7 +228,7 @@ def node(wire: NodeObject) -> Node:
     )
 
 
-def namespace(wire: Identity) -> Namespace:
+def namespace(wire: AnyObject) -> Namespace:
     meta = wire.metadata
     return Namespace(intern(meta.name or ""), shared_labels(meta.labels), _ours(meta.annotations))
 
@@ -322,12 +322,12 @@ def sign(wire: SignObject) -> Sign:
 _NO_RAW = Raw()
 _NO_POD_SPEC = PodSpec()
 _NO_POD_SPEC_IN_FULL = PodSpecInFull()
-_NO_POD_STATUS = PodStatus()
+_NO_POD_STATUS = RawPodStatus()
 _NO_WORKLOAD_SPEC = WorkloadSpec()
-_NO_WORKLOAD_STATUS = WorkloadStatus()
+_NO_WORKLOAD_STATUS = RawWorkloadStatus()
 _NO_SELECTOR: Mapping[str, object] = {}
 _NO_TEMPLATE = Template()
-_READ = [field.encode_name for field in msgspec.structs.fields(Written)][1:]  # without the decision
+_READ = [field.encode_name for field in msgspec.structs.fields(PodAnnotations)][1:]  # without the decision
 
 
 def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None, str, bool]:
@@ -358,7 +358,7 @@ def _required(spec: PodSpec) -> Raw:
     return affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else _NO_RAW
 
 
-def _read(written: Written | None) -> tuple[str, Mapping[str, str]]:
+def _read(written: PodAnnotations | None) -> tuple[str, Mapping[str, str]]:
     """A pod's decision, and its other annotations: those are one for all pods that carry the same, as many do."""
     if written is None:
         return "", NOTHING

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw
 
-from kube.wire import Identity, ListMeta, Meta, Wire
+from kube.wire import AnyObject, ListMeta, Meta, Wire
 from placement.model import Key
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class RawEvent(Wire):
 
 
 @dataclass(frozen=True, slots=True)
-class Event(Generic[T]):
+class WatchEvent(Generic[T]):
     """A line of a watch, read. `item` is None for bookmarks and errors, and for what does not decode (`mistake`)."""
 
     type: str
@@ -68,11 +68,11 @@ class Page(Generic[T]):
 
 
 _decode_raw_event = msgspec.json.Decoder(RawEvent).decode
-_decode_identity = msgspec.json.Decoder(Identity).decode
+_decode_identity = msgspec.json.Decoder(AnyObject).decode
 _decode_raw_page = msgspec.json.Decoder(RawPage).decode
 
 
-class Shape(Generic[T]):
+class Decoder(Generic[T]):
     """How one resource looks on the wire and what it becomes."""
 
     def __init__(self, wire: type[O], build: Callable[[O], T]) -> None:
@@ -85,7 +85,7 @@ class Shape(Generic[T]):
         """One object, as a GET answers it."""
         return self._build(self._decode_object(body))
 
-    def event(self, line: bytes) -> Event[T]:
+    def event(self, line: bytes) -> WatchEvent[T]:
         """A line of a watch. `msgspec.DecodeError` if it is no event at all."""
         try:
             wire = self._decode_event(line)
@@ -121,20 +121,20 @@ def _page(meta: ListMeta, items: tuple[T, ...], rejected: int = 0) -> Page[T]:
     return Page(items, meta.resource_version or "", meta.continue_ or "", rejected)
 
 
-def _event(kind: str, meta: Meta, item: T | None, mistake: str = "") -> Event[T]:
+def _event(kind: str, meta: Meta, item: T | None, mistake: str = "") -> WatchEvent[T]:
     key = Key(intern(meta.namespace or ""), meta.name or "")
-    return Event(kind, meta.resource_version or "", key, item, mistake=mistake)
+    return WatchEvent(kind, meta.resource_version or "", key, item, mistake=mistake)
 
 
-def _error_event(raw: RawEvent) -> Event[Any]:
-    return Event(raw.type, status=bytes(raw.object))
+def _error_event(raw: RawEvent) -> WatchEvent[Any]:
+    return WatchEvent(raw.type, status=bytes(raw.object))
 
 
-def _odd_event(raw: RawEvent, mistake: str) -> Event[Any]:
+def _odd_event(raw: RawEvent, mistake: str) -> WatchEvent[Any]:
     """An error, whose object is a Status; or an object that does not decode, of which at least the name is of use."""
     if raw.type == "ERROR":
         return _error_event(raw)
     try:
         return _event(raw.type, _decode_identity(raw.object).metadata, None, mistake)
     except msgspec.ValidationError:
-        return Event(raw.type, mistake=mistake)
+        return WatchEvent(raw.type, mistake=mistake)

@@ -31,7 +31,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LeaseRecord:
     """What the Lease says. Without a version: there is no Lease."""
 
     version: str = ""
@@ -41,16 +41,16 @@ class Record:
     transitions: int = 0  # how often it changed hands
 
 
-ABSENT = Record()
+ABSENT = LeaseRecord()
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class Knowledge:
     """What one contender knows."""
 
     identity: str
     terms: Terms = Terms()
-    record: Record | None = None  # as last seen
+    record: LeaseRecord | None = None  # as last seen
     seen_at: float = 0.0  # when this version of it was first seen
     is_certain: bool = False  # nothing is known to have happened to it since
     renewed_at: float | None = None  # when our last renewal that succeeded began
@@ -68,17 +68,17 @@ class Woken:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WasRead:
     """It was read; `now` is when the answer came."""
 
-    record: Record
+    record: LeaseRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
     """Our write was stored."""
 
-    record: Record
+    record: LeaseRecord
     began_at: float
 
 
@@ -88,18 +88,18 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Unanswered:
     """No answer, or a useless one. Whether a write was stored, or will be yet, is unknown."""
 
 
-Observed = Woken | Seen | Wrote | Lost | Failed
+Observed = Woken | WasRead | Wrote | Lost | Unanswered
 
 
 # --- what to do ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadLease:
     """Look at the Lease."""
 
 
@@ -107,7 +107,7 @@ class Read:
 class Write:
     """Make it ours, or keep it ours, if it still is what `over` says."""
 
-    over: Record
+    over: LeaseRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,12 @@ class Wait:
     seconds: float
 
 
-Step = Read | Write | Create | Wait
+Step = ReadLease | Write | Create | Wait
 
 
-def next_step(state: State, observed: Observed, now: float, chance: float, is_fit: bool = True) -> tuple[State, Step]:
+def next_step(
+    state: Knowledge, observed: Observed, now: float, chance: float, is_fit: bool = True
+) -> tuple[Knowledge, Step]:
     """What is known after what happened, and what to do next. `chance` in [0, 1) keeps contenders apart.
 
     A contender that is not fit to lead neither takes the Lease nor renews it, and goes on looking.
@@ -131,32 +133,32 @@ def next_step(state: State, observed: Observed, now: float, chance: float, is_fi
     known, step = _next_step(state, observed, now, chance)
     if is_fit or not isinstance(step, Write):
         return known, step
-    return known, Read() if isinstance(observed, Woken) else Wait(state.terms.look_seconds * (0.5 + chance))
+    return known, ReadLease() if isinstance(observed, Woken) else Wait(state.terms.look_seconds * (0.5 + chance))
 
 
-def _next_step(state: State, observed: Observed, now: float, chance: float) -> tuple[State, Step]:
+def _next_step(state: Knowledge, observed: Observed, now: float, chance: float) -> tuple[Knowledge, Step]:
     terms = state.terms
     match observed:
         case Woken():
             return state, _at_work(state)
-        case Seen(record):
+        case WasRead(record):
             knowing = _knowing(state, record, now)
             return knowing, _on_sight(knowing, record, now, chance)
         case Wrote(record, began_at):
             leading = replace(state, record=record, seen_at=now, is_certain=True, renewed_at=began_at)
             return leading, Wait(terms.renew_seconds)
-        case Lost() | Failed():
+        case Lost() | Unanswered():
             return replace(state, is_certain=False), Wait(terms.retry_seconds * (0.5 + chance))
 
 
-def _at_work(state: State) -> Step:
+def _at_work(state: Knowledge) -> Step:
     """Who holds it renews without looking first."""
     if state.is_certain and state.record is not None and state.record.holder == state.identity:
         return Write(state.record)
-    return Read()
+    return ReadLease()
 
 
-def _knowing(state: State, record: Record, now: float) -> State:
+def _knowing(state: Knowledge, record: LeaseRecord, now: float) -> Knowledge:
     """The state with what was read. Another holder ends our leading at once, our own name does not begin it."""
     is_same = state.record is not None and state.record.version == record.version
     is_taken = record.holder not in ("", state.identity)
@@ -169,7 +171,7 @@ def _knowing(state: State, record: Record, now: float) -> State:
     )
 
 
-def _on_sight(state: State, record: Record, now: float, chance: float) -> Step:
+def _on_sight(state: Knowledge, record: LeaseRecord, now: float, chance: float) -> Step:
     """Take it, or wait: for its end at the longest, since nobody may tell us."""
     if record == ABSENT:
         return Create()

@@ -11,7 +11,7 @@ DISRUPTION_BUDGET = "DisruptionBudget"
 VERSION_TOO_LARGE = "ResourceVersionTooLarge"
 
 
-class ConfigurationError(Exception):
+class KubeconfigError(Exception):
     """How to reach the API could not be found out. The text names the file and what is wrong with it."""
 
 
@@ -96,7 +96,7 @@ class Unreachable(ApiError):
         super().__init__(asked, 0, "no answer", message)
 
 
-class TooLarge(ApiError):
+class AnswerTooLarge(ApiError):
     """An answer, or a line of a watch, that is larger than anything that the API should say here."""
 
     def __init__(self, asked: str, message: str) -> None:

@@ -121,7 +121,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Reporter:
     """Who tells: the program, what it does, and which replica of it."""
 
     controller: str = names.EVENT_CONTROLLER
@@ -129,10 +129,10 @@ class Source:
     instance: str = ""
 
 
-REBALANCER = Source(names.EVENT_REBALANCER, names.EVENT_MOVE_ACTION)
+REBALANCER = Reporter(names.EVENT_REBALANCER, names.EVENT_MOVE_ACTION)
 
 
-class Api(Protocol):
+class EventApi(Protocol):
     """What is asked of the API client."""
 
     def get_json(self, path: str) -> Any: ...
@@ -145,16 +145,16 @@ class EventWriter:
 
     def __init__(
         self,
-        api: Api,
+        api: EventApi,
         instance: str,
         *,
-        source: Source | None = None,
+        source: Reporter | None = None,
         now: Callable[[], float] = time.monotonic,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         queued: int = QUEUED,
     ) -> None:
         self._api = api
-        self._source = replace(source or Source(), instance=instance[:128])
+        self._source = replace(source or Reporter(), instance=instance[:128])
         self._clock = clock
         self._lock = threading.Lock()
         self._tally = Tally(now)
@@ -196,7 +196,7 @@ class EventWriter:
                 log.info("event on %s %s/%s not written: %s", note.kind, note.namespace, note.name, error)
 
 
-def write(api: Api, note: Note, source: Source, now: datetime) -> None:
+def write(api: EventApi, note: Note, source: Reporter, now: datetime) -> None:
     """Creates the Event, or raises the count of the one that is there. An Event that expired is created anew."""
     try:
         api.post(_path(note), raw_event(note, source, now))
@@ -204,7 +204,7 @@ def write(api: Api, note: Note, source: Source, now: datetime) -> None:
         _raise_count(api, note, source, now)
 
 
-def _raise_count(api: Api, note: Note, source: Source, now: datetime) -> None:
+def _raise_count(api: EventApi, note: Note, source: Reporter, now: datetime) -> None:
     path = path_of(EVENTS, note.event_name, note.namespace)
     try:
         version, count = _version_and_count(path, api.get_json(path))
@@ -223,7 +223,7 @@ def _version_and_count(path: str, raw: object) -> tuple[str, int]:
     raise Garbled(f"GET {path}", "not an Event")
 
 
-def raw_event(note: Note, source: Source, now: datetime) -> dict[str, Any]:
+def raw_event(note: Note, source: Reporter, now: datetime) -> dict[str, Any]:
     event = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kube.client import Client, Stream
-from kube.decode import Event
+from kube.decode import WatchEvent
 from kube.errors import (
     VERSION_TOO_LARGE,
     ApiError,
@@ -53,14 +53,14 @@ class Pace:
     shortest_watch_seconds: float = 1.0  # a watch that ends sooner, and without a word, counts as failed
 
 
-class Step(StrEnum):
+class NextStep(StrEnum):
     """What follows a failure."""
 
     RESUME = "resume"  # watch on from the last version seen
     RELIST = "relist"  # the last version is of no use any more
 
 
-class State(StrEnum):
+class Stage(StrEnum):
     """What an informer is doing, for people to read."""
 
     STOPPED = "stopped"
@@ -73,11 +73,11 @@ class State(StrEnum):
 _PASSING = (Unreachable, Garbled, ServerError, TooManyRequests, Unauthorized, Forbidden)
 
 
-def next_step(failure: ApiError) -> Step:
+def next_step(failure: ApiError) -> NextStep:
     """Whether a watch can go on where it was. A version from before an etcd restore cannot: it is "too large"."""
     if isinstance(failure, Gone) or failure.has_cause(VERSION_TOO_LARGE):
-        return Step.RELIST
-    return Step.RESUME if isinstance(failure, _PASSING) else Step.RELIST
+        return NextStep.RELIST
+    return NextStep.RESUME if isinstance(failure, _PASSING) else NextStep.RELIST
 
 
 def delay_seconds(failures: int, failure: ApiError, pace: Pace, chance: Random) -> float:
@@ -108,7 +108,7 @@ class Informer(Generic[T]):
         self.resource = resource
         self.store = store
         self.rejected = 0  # objects that did not decode
-        self.state = State.STOPPED
+        self.state = Stage.STOPPED
         self.latest = 0  # the store knows of nothing that happened after this version
         self.applied = 0  # and of everything that happened up to this one
         self._client = client
@@ -141,7 +141,7 @@ class Informer(Generic[T]):
 
     def is_current(self, now: float) -> bool:
         """Synced, a watch is open, and its silence is no longer than bookmarks explain."""
-        return self.synced and self.state is State.WATCHING and self.age_seconds(now) <= self._pace.silence_seconds
+        return self.synced and self.state is Stage.WATCHING and self.age_seconds(now) <= self._pace.silence_seconds
 
     def start(self) -> None:
         self._thread.start()
@@ -160,7 +160,7 @@ class Informer(Generic[T]):
             while not self._stopping.is_set():
                 self._stopping.wait(self._attempt())
         finally:
-            self.state = State.STOPPED
+            self.state = Stage.STOPPED
 
     def _attempt(self) -> float:
         """One list or one watch. Says how long to wait before the next."""
@@ -177,17 +177,17 @@ class Informer(Generic[T]):
         if self._stopping.is_set():
             return 0.0
         step = next_step(failure)
-        if step is Step.RELIST:
+        if step is NextStep.RELIST:
             self._version = None
         self._failures += 1
-        self.state = State.RETRYING
+        self.state = Stage.RETRYING
         delay = delay_seconds(self._failures, failure, self._pace, self._chance)
         level = logging.WARNING if self._failures == 1 and not isinstance(failure, Gone) else logging.DEBUG
         log.log(level, "%s: %s in %.1f s, since %s", self.resource.name, step, delay, failure)
         return delay
 
     def _list(self) -> None:
-        self.state = State.LISTING
+        self.state = Stage.LISTING
         version = ""
 
         def objects() -> Iterator[T]:
@@ -233,7 +233,7 @@ class Informer(Generic[T]):
         }
         stream = self._client.stream(self.resource.path, query, read_timeout_seconds=self._pace.silence_seconds)
         self._heard_at = self._clock()
-        self.state = State.WATCHING
+        self.state = Stage.WATCHING
         with self._lock:
             self._stream = stream
             if self._stopping.is_set():
@@ -258,13 +258,13 @@ class Informer(Generic[T]):
         self.applied = max(self.latest, _number(event.version))
         self._recovered()
 
-    def _event(self, line: bytes) -> Event[T]:
+    def _event(self, line: bytes) -> WatchEvent[T]:
         try:
             return self.resource.shape.event(line)
         except msgspec.DecodeError as error:
             raise Garbled(f"WATCH {self.resource.path}", f"{error}: {line[:80]!r}") from error
 
-    def _apply(self, event: Event[T]) -> None:
+    def _apply(self, event: WatchEvent[T]) -> None:
         """Write one change to the store. What does not decode stays as it was, except that it can still go."""
         if event.mistake:
             self.rejected += 1

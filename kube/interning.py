@@ -13,7 +13,7 @@ V = TypeVar("V")
 SHARED = 8192  # distinct values kept per table and generation; lists come sorted, so siblings are neighbours
 
 
-class Kept(dict[K, V]):
+class RecentlyUsed(dict[K, V]):
     """What was used of late. A dictionary, so that finding something costs as little as can be.
 
     Two generations bound it: when it is full, all of it becomes the old one, and what is still asked for moves back.
@@ -38,7 +38,7 @@ class Kept(dict[K, V]):
         return len(self) + len(self._old)
 
 
-class Shared(Kept[bytes, V]):
+class Shared(RecentlyUsed[bytes, V]):
     """One value for equal JSON, so that siblings share it and it is decoded once. Nobody may change it."""
 
     def __init__(self, build: Callable[[bytes], V], limit: int = SHARED) -> None:

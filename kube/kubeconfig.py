@@ -24,7 +24,7 @@ from kubernetes.config import ConfigException
 from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import KubeConfigLoader
 
-from kube.errors import ConfigurationError
+from kube.errors import KubeconfigError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_NAMESPACE = "default"
@@ -113,7 +113,7 @@ def load_in_cluster(directory: Path, environment: Mapping[str, str]) -> Configur
     try:
         loader.load_and_set(configuration)
     except ConfigException as error:
-        raise ConfigurationError(f"there is no kubeconfig, and this is no pod of a cluster: {error}") from error
+        raise KubeconfigError(f"there is no kubeconfig, and this is no pod of a cluster: {error}") from error
     return configuration
 
 
@@ -129,7 +129,7 @@ def _usual_files(environment: Mapping[str, str]) -> list[Path]:
     files = [Path(part).expanduser() for part in named.split(os.pathsep) if part]
     present = [file for file in files if file.exists()]
     if not present:
-        raise ConfigurationError(f"KUBECONFIG names {named}, which does not exist")
+        raise KubeconfigError(f"KUBECONFIG names {named}, which does not exist")
     return present
 
 
@@ -150,13 +150,13 @@ def _parsed(file: Path) -> _KubeConfig:
     try:
         document = yaml.safe_load(file.read_bytes())
     except OSError as error:
-        raise ConfigurationError(f"kubeconfig {file} cannot be read: {error.strerror}") from error
+        raise KubeconfigError(f"kubeconfig {file} cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"kubeconfig {file} is not YAML: {' '.join(str(error).split())}") from error
+        raise KubeconfigError(f"kubeconfig {file} is not YAML: {' '.join(str(error).split())}") from error
     try:
         parsed = msgspec.convert(document, _KubeConfig)
     except msgspec.ValidationError as error:
-        raise ConfigurationError(f"kubeconfig {file} is malformed: {error}") from error
+        raise KubeconfigError(f"kubeconfig {file} is malformed: {error}") from error
     _make_absolute(parsed, file.absolute().parent)
     return parsed
 
@@ -187,7 +187,7 @@ def _loader(
     chosen = context or merged.current_context
     names = {entry.name: entry.context for entry in merged.contexts or ()}
     if chosen not in names:
-        raise ConfigurationError(f"kubeconfig {where} has no context {chosen!r}; it has: {', '.join(names) or 'none'}")
+        raise KubeconfigError(f"kubeconfig {where} has no context {chosen!r}; it has: {', '.join(names) or 'none'}")
     for cluster in merged.clusters or ():
         if cluster.name == names[chosen].get("cluster"):
             _move_inline(where, cluster.cluster, _PATHS_OF_CLUSTER, memory)
@@ -202,7 +202,7 @@ def _loader(
             temp_file_path=str(scratch),
         )
     except ConfigException as error:
-        raise ConfigurationError(f"kubeconfig {where}: {error}") from error
+        raise KubeconfigError(f"kubeconfig {where}: {error}") from error
 
 
 def _move_inline(where: str, section: dict[str, Any], keys: tuple[str, ...], memory: MemoryFiles) -> None:
@@ -213,20 +213,20 @@ def _move_inline(where: str, section: dict[str, Any], keys: tuple[str, ...], mem
         try:
             section[key] = memory.hold(key, base64.b64decode(data, validate=True))
         except (binascii.Error, TypeError, ValueError) as error:
-            raise ConfigurationError(f"kubeconfig {where}: {key}-data is not base64: {error}") from error
+            raise KubeconfigError(f"kubeconfig {where}: {key}-data is not base64: {error}") from error
 
 
 def _load(where: str, loader: Any, configuration: Configuration) -> None:
     try:
         loader.load_and_set(configuration)
     except (ConfigException, OSError) as error:
-        raise ConfigurationError(f"kubeconfig {where}: {error}") from error
+        raise KubeconfigError(f"kubeconfig {where}: {error}") from error
     user = loader._user.value if loader._user is not None else {}
     if "server" not in loader._cluster:
-        raise ConfigurationError(f"kubeconfig {where}: the cluster of the context has no server")
+        raise KubeconfigError(f"kubeconfig {where}: the cluster of the context has no server")
     if "exec" in user and not configuration.api_key and not configuration.cert_file:
         command = (user["exec"] or {}).get("command")
-        raise ConfigurationError(f"kubeconfig {where}: the exec plugin {command!r} gave no credentials (see the log)")
+        raise KubeconfigError(f"kubeconfig {where}: the exec plugin {command!r} gave no credentials (see the log)")
     if user.get("tokenFile") and not user.get("token"):
         vars(configuration)["refresh_api_key_hook"] = _token_reader(Path(user["tokenFile"]))
 

@@ -20,15 +20,15 @@ from kube.crashpoints import NO_FAULTS, Call, Faults
 from kube.election import (
     ABSENT,
     Create,
-    Failed,
+    Knowledge,
+    LeaseRecord,
     Lost,
     Observed,
-    Read,
-    Record,
-    Seen,
-    State,
+    ReadLease,
     Step,
     Terms,
+    Unanswered,
+    WasRead,
     Woken,
     Write,
     Wrote,
@@ -71,7 +71,7 @@ class Leader:
         self._is_fit = is_fit
         self._faults = faults
         self._chance = chance
-        self._state = State(identity, terms or Terms())
+        self._state = Knowledge(identity, terms or Terms())
         self._told = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -114,10 +114,10 @@ class Leader:
     def _take(self, step: Step) -> Observed:
         try:
             match step:
-                case Read():
-                    return Seen(self._read())
+                case ReadLease():
+                    return WasRead(self._read())
                 case Create():
-                    return Seen(self._create())
+                    return WasRead(self._create())
                 case Write(over):
                     began_at = self._timer()
                     return Wrote(self._write(over, self._ours(over)), began_at)
@@ -126,27 +126,27 @@ class Leader:
             return Lost()
         except ApiError as failure:
             log.warning("lease: %s", failure)
-            return Failed()
+            return Unanswered()
         self._stopping.wait(step.seconds)
         return Woken()
 
-    def _read(self) -> Record:
+    def _read(self) -> LeaseRecord:
         try:
             return _record("GET", self._client.get_json(PATH, timeout_seconds=CALL_SECONDS))
         except NotFound:
             return ABSENT
 
-    def _write(self, over: Record, spec: dict[str, Any]) -> Record:
+    def _write(self, over: LeaseRecord, spec: dict[str, Any]) -> LeaseRecord:
         """Stores it over the version that was seen, and over no other."""
         patch = {"metadata": {"resourceVersion": over.version}, "spec": spec}
         with self._faults.around(Call.LEASE):
             return _record("PATCH", self._client.patch(PATH, patch, timeout_seconds=CALL_SECONDS))
 
-    def _create(self) -> Record:
+    def _create(self) -> LeaseRecord:
         with self._faults.around(Call.LEASE):
             return _record("POST", self._client.post(LEASES, lease_object({}), timeout_seconds=CALL_SECONDS))
 
-    def _ours(self, over: Record) -> dict[str, Any]:
+    def _ours(self, over: LeaseRecord) -> dict[str, Any]:
         """The times are for people to read; nobody decides by them."""
         now, identity = _now(), self._state.identity
         spec = {
@@ -204,27 +204,29 @@ def _now() -> str:
 # --- what the API says -----------------------------------------------------------------------------------------------
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _LeaseMetadata(msgspec.Struct, rename="camel"):
     resource_version: str
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _LeaseSpec(msgspec.Struct, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
 
 
 class _Lease(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec | None = None
+    metadata: _LeaseMetadata
+    spec: _LeaseSpec | None = None
 
 
-def _record(verb: str, raw: Any) -> Record:
+def _record(verb: str, raw: Any) -> LeaseRecord:
     try:
         lease = msgspec.convert(raw, _Lease)
     except msgspec.ValidationError as error:
         raise Garbled(f"{verb} {PATH}", str(error)) from error
-    spec = lease.spec or _Spec()
+    spec = lease.spec or _LeaseSpec()
     holder, seconds = spec.holder_identity or "", spec.lease_duration_seconds or 0
     is_released = not holder and seconds == RELEASED_SECONDS
-    return Record(lease.metadata.resource_version, holder, float(seconds), is_released, spec.lease_transitions or 0)
+    return LeaseRecord(
+        lease.metadata.resource_version, holder, float(seconds), is_released, spec.lease_transitions or 0
+    )

@@ -17,12 +17,12 @@ import msgspec
 from cachetools import TTLCache
 
 from kube.client import Client
-from kube.decode import Shape
+from kube.decode import Decoder
 from kube.errors import AlreadyExists, ApiError, NotFound
 from kube.paths import collection_in, path_of
 from kube.resources import Resource
 from kube.store import Store
-from kube.wire import Identity
+from kube.wire import AnyObject
 from placement import names
 from placement.model import Key
 
@@ -49,24 +49,24 @@ class Lease:
         return Key(names.SYSTEM_NAMESPACE, self.name)
 
 
-class _Spec(msgspec.Struct, gc=False, rename="camel"):
+class _MembershipSpec(msgspec.Struct, gc=False, rename="camel"):
     holder_identity: str | None = None
     renew_time: str | None = None
 
 
-class _LeaseObject(Identity):
-    spec: _Spec | None = None
+class _LeaseObject(AnyObject):
+    spec: _MembershipSpec | None = None
 
 
 def _lease(wire: _LeaseObject) -> Lease:
-    spec = wire.spec or _Spec()
+    spec = wire.spec or _MembershipSpec()
     return Lease(wire.metadata.name or "", spec.holder_identity or "", spec.renew_time or "")
 
 
 WEBHOOK_LEASES: Resource[Lease] = Resource(
     "leases",
     PATH,
-    Shape(_LeaseObject, _lease),
+    Decoder(_LeaseObject, _lease),
     {"labelSelector": f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"},
 )
 

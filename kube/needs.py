@@ -13,7 +13,7 @@ from sys import intern
 import msgspec
 from msgspec import Raw
 
-from kube.interning import Kept, Shared
+from kube.interning import RecentlyUsed, Shared
 from kube.wire import (
     AffinityInFull,
     Asking,
@@ -71,8 +71,8 @@ def _build_limits(raw: bytes) -> Mapping[str, int]:
 shared_amounts = Shared(_build_amounts)
 shared_requests = Shared(_build_requests, 1024)
 shared_limits = Shared(_build_limits, 1024)
-_kept: Kept[_Key, Needs] = Kept()
-_kept_related: Kept[tuple[_Key, bytes, bytes, bytes], Needs] = Kept(2048)
+_kept: RecentlyUsed[_Key, Needs] = RecentlyUsed()
+_kept_related: RecentlyUsed[tuple[_Key, bytes, bytes, bytes], Needs] = RecentlyUsed(2048)
 
 
 def needs_of(spec: PodSpecInFull) -> Needs:

@@ -11,8 +11,8 @@ import msgspec
 from kube import convert as build
 from kube import wire
 from kube.client import Client
-from kube.decode import Page, Shape
-from kube.errors import Garbled, TooLarge
+from kube.decode import Decoder, Page
+from kube.errors import AnswerTooLarge, Garbled
 from placement import names
 from placement.model import Budget, Namespace, Node, Pod, PriorityClass, Quota, ReplicaSet, Sign, Workload
 
@@ -32,46 +32,46 @@ class Resource(Generic[T]):
 
     name: str
     path: str
-    shape: Shape[T]
+    shape: Decoder[T]
     query: Mapping[str, str | int] = field(default_factory=dict)
     keeps: Callable[[T], object] = lambda _item: True
 
 
 # Two of the same: the webhook looks for no room, and is spared the reading of whole specs.
-PODS: Resource[Pod] = Resource("pods", "/api/v1/pods", Shape(wire.PodObject, build.pod))
-PODS_IN_FULL: Resource[Pod] = Resource("pods", "/api/v1/pods", Shape(wire.PodInFullObject, build.pod_in_full))
-NODES: Resource[Node] = Resource("nodes", "/api/v1/nodes", Shape(wire.NodeObject, build.node))
-NAMESPACES: Resource[Namespace] = Resource("namespaces", "/api/v1/namespaces", Shape(wire.Identity, build.namespace))
+PODS: Resource[Pod] = Resource("pods", "/api/v1/pods", Decoder(wire.PodObject, build.pod))
+PODS_IN_FULL: Resource[Pod] = Resource("pods", "/api/v1/pods", Decoder(wire.PodInFullObject, build.pod_in_full))
+NODES: Resource[Node] = Resource("nodes", "/api/v1/nodes", Decoder(wire.NodeObject, build.node))
+NAMESPACES: Resource[Namespace] = Resource("namespaces", "/api/v1/namespaces", Decoder(wire.AnyObject, build.namespace))
 DEPLOYMENTS: Resource[Workload] = Resource(
-    "deployments", "/apis/apps/v1/deployments", Shape(wire.WorkloadObject, build.deployment)
+    "deployments", "/apis/apps/v1/deployments", Decoder(wire.WorkloadObject, build.deployment)
 )
 STATEFUL_SETS: Resource[Workload] = Resource(
-    "statefulsets", "/apis/apps/v1/statefulsets", Shape(wire.WorkloadObject, build.stateful_set)
+    "statefulsets", "/apis/apps/v1/statefulsets", Decoder(wire.WorkloadObject, build.stateful_set)
 )
 REPLICA_SETS: Resource[ReplicaSet] = Resource(
-    "replicasets", "/apis/apps/v1/replicasets", Shape(wire.WorkloadObject, build.replica_set)
+    "replicasets", "/apis/apps/v1/replicasets", Decoder(wire.WorkloadObject, build.replica_set)
 )
 # Those that have pods or are to have some. Most are old revisions, ten for each Deployment.
 REPLICA_SETS_IN_USE: Resource[ReplicaSet] = Resource(
     "replicasets",
     "/apis/apps/v1/replicasets",
-    Shape(wire.WorkloadObject, build.replica_set_in_brief),
+    Decoder(wire.WorkloadObject, build.replica_set_in_brief),
     keeps=lambda each: each.replicas or each.observed,
 )
 PRIORITY_CLASSES: Resource[PriorityClass] = Resource(
     "priorityclasses",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
-    Shape(wire.PriorityClassObject, build.priority_class),
+    Decoder(wire.PriorityClassObject, build.priority_class),
 )
 BUDGETS: Resource[Budget] = Resource(
-    "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", Shape(wire.BudgetObject, build.budget)
+    "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", Decoder(wire.BudgetObject, build.budget)
 )
-QUOTAS: Resource[Quota] = Resource("resourcequotas", "/api/v1/resourcequotas", Shape(wire.QuotaObject, build.quota))
+QUOTAS: Resource[Quota] = Resource("resourcequotas", "/api/v1/resourcequotas", Decoder(wire.QuotaObject, build.quota))
 
 
 def _signs(reason: str) -> Resource[Sign]:
     """Events with one reason: the server sends no others, of which there are many."""
-    shape = Shape(wire.SignObject, build.sign)
+    shape = Decoder(wire.SignObject, build.sign)
     return Resource(f"events-{reason}", "/api/v1/events", shape, {"fieldSelector": f"reason={reason}"})
 
 
@@ -101,7 +101,7 @@ def pages(client: Client, resource: Resource[T], page_size: int = PAGE_SIZE) -> 
         query = {**resource.query, "limit": page_size, **({"continue": token} if token else {})}
         try:
             body = client.get(resource.path, query, timeout_seconds=PAGE_SECONDS, most_bytes=PAGE_BYTES)
-        except TooLarge:
+        except AnswerTooLarge:
             if page_size == 1:
                 raise
             page_size //= 2

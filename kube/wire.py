@@ -38,7 +38,7 @@ class Meta(Wire):
     owner_references: Raw = Raw()
 
 
-class Identity(Wire):
+class AnyObject(Wire):
     """Enough of any object to know which one is meant."""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
@@ -88,13 +88,13 @@ class PodSpec(Wire):
     affinity: Affinity | None = None
 
 
-class PodStatus(Wire):
+class RawPodStatus(Wire):
     phase: str | None = None
     conditions: list[Condition] | None = None
     nominated_node_name: str | None = None
 
 
-class Written(Wire):
+class PodAnnotations(Wire):
     """The annotations of a pod that are read, whoever wrote them; others can be as large as a whole manifest."""
 
     decision: str | None = msgspec.field(default=None, name=names.DECISION)
@@ -111,13 +111,13 @@ class Written(Wire):
 
 
 class PodMeta(Meta):
-    annotations: Written | None = None  # type: ignore[assignment]
+    annotations: PodAnnotations | None = None  # type: ignore[assignment]
 
 
-class PodObject(Identity):
+class PodObject(AnyObject):
     metadata: PodMeta = msgspec.field(default_factory=PodMeta)
     spec: PodSpec | None = None
-    status: PodStatus | None = None
+    status: RawPodStatus | None = None
 
 
 # --- pods in full: also what they need of a node ---------------------------------------------------------------------
@@ -227,7 +227,7 @@ class PodAffinityTerm(Wire):
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
-class Taint(Wire):
+class RawTaint(Wire):
     key: str | None = None
     value: str | None = None
     effect: str | None = None
@@ -235,7 +235,7 @@ class Taint(Wire):
 
 class NodeSpec(Wire):
     provider_id: str | None = msgspec.field(default=None, name="providerID")
-    taints: list[Taint] | None = None
+    taints: list[RawTaint] | None = None
     unschedulable: bool | None = None
 
 
@@ -248,7 +248,7 @@ class NodeMeta(Meta):
     finalizers: list[str] | None = None
 
 
-class NodeObject(Identity):
+class NodeObject(AnyObject):
     metadata: NodeMeta = msgspec.field(default_factory=NodeMeta)
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
@@ -297,21 +297,21 @@ class WorkloadSpec(Wire):
     min_ready_seconds: int | None = None
 
 
-class WorkloadStatus(Wire):
+class RawWorkloadStatus(Wire):
     observed_generation: int | None = None
     replicas: int | None = None
     update_revision: str | None = None
 
 
-class WorkloadObject(Identity):
+class WorkloadObject(AnyObject):
     spec: WorkloadSpec | None = None
-    status: WorkloadStatus | None = None
+    status: RawWorkloadStatus | None = None
 
 
 # --- what limits and what tells --------------------------------------------------------------------------------------
 
 
-class PriorityClassObject(Identity):
+class PriorityClassObject(AnyObject):
     value: int | None = None
 
 
@@ -329,7 +329,7 @@ class BudgetStatus(Wire):
     expected_pods: int | None = None
 
 
-class BudgetObject(Identity):
+class BudgetObject(AnyObject):
     spec: BudgetSpec | None = None
     status: BudgetStatus | None = None
 
@@ -344,7 +344,7 @@ class QuotaStatus(Wire):
     used: Quantities | None = None
 
 
-class QuotaObject(Identity):
+class QuotaObject(AnyObject):
     spec: QuotaSpec | None = None
     status: QuotaStatus | None = None
 
@@ -355,15 +355,15 @@ class Reference(Wire):
     uid: str | None = None
 
 
-class Series(Wire):
+class EventSeries(Wire):
     last_observed_time: str | None = None
 
 
-class SignObject(Identity):
+class SignObject(AnyObject):
     """An Event, of whichever age and API it was written by."""
 
     reason: str | None = None
     involved_object: Reference | None = None
     event_time: str | None = None
     last_timestamp: str | None = None
-    series: Series | None = None
+    series: EventSeries | None = None

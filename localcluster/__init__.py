@@ -14,15 +14,15 @@ cache is gone when the cluster stops, be it by `stop`, by Ctrl-C or by `kill -9`
 
 from localcluster.cluster import LocalCluster, Options
 from localcluster.errors import ClusterError
-from localcluster.profile import Pool, Profile, demo_profile, load_profile
+from localcluster.profile import NodePool, Profile, demo_profile, load_profile
 from localcluster.reclaim import Choice, Way
 
 __all__ = [
     "Choice",
     "ClusterError",
     "LocalCluster",
+    "NodePool",
     "Options",
-    "Pool",
     "Profile",
     "Way",
     "demo_profile",

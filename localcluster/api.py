@@ -24,7 +24,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 Raw = dict[str, Any]
 
 
-class ApiError(ClusterError):
+class CallFailed(ClusterError):
     """The API server said no; `status` is its HTTP code."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -37,14 +37,14 @@ class NoAnswerError(ClusterError):
 
 
 @dataclass(frozen=True)
-class Api:
+class AdminApi:
     """The API server of one local cluster, spoken to as its administrator."""
 
     layout: Layout
     kept: http.client.HTTPSConnection | None = None  # only in what `batch` gives
 
     @contextmanager
-    def batch(self) -> Iterator["Api"]:
+    def batch(self) -> Iterator["AdminApi"]:
         """For many calls in a row from one thread: they share a connection, and its 10 ms of TLS."""
         connection = self._connection()
         try:
@@ -76,14 +76,14 @@ class Api:
         """Delete an object; that it is gone already is as good."""
         try:
             self.call("DELETE", path)
-        except ApiError as error:
+        except CallFailed as error:
             if error.status != http.client.NOT_FOUND:
                 raise
 
     def exists(self, path: str) -> bool:
         try:
             self.get(path)
-        except ApiError as error:
+        except CallFailed as error:
             if error.status == http.client.NOT_FOUND:
                 return False
             raise
@@ -138,5 +138,5 @@ def _decoded(status: int, text: bytes) -> Raw:
     except ValueError:
         decoded = {"message": text.decode(errors="replace").strip()}
     if status >= http.client.BAD_REQUEST:
-        raise ApiError(status, str(decoded.get("message", "")))
+        raise CallFailed(status, str(decoded.get("message", "")))
     return dict(decoded)

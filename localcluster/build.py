@@ -22,7 +22,7 @@ GIBIBYTE = 2**30
 
 
 @dataclass(frozen=True)
-class Source:
+class GoModule:
     """One wrapper module and the programs that come of it."""
 
     name: str
@@ -60,14 +60,14 @@ class Source:
                 yield f"-X {package}.{name}={value}"
 
 
-def kubernetes_source(minor: str) -> Source:
+def kubernetes_source(minor: str) -> GoModule:
     """The four Kubernetes programs of one minor version, such as 1.36."""
     packages = tuple((name, f"k8s.io/kubernetes/cmd/{name}") for name in KUBERNETES_PROGRAMS)
-    return Source("kubernetes", f"kubernetes-{minor}", "k8s.io/kubernetes", packages, 6 * GIBIBYTE)
+    return GoModule("kubernetes", f"kubernetes-{minor}", "k8s.io/kubernetes", packages, 6 * GIBIBYTE)
 
 
-ETCD = Source("etcd", "etcd", "go.etcd.io/etcd/server/v3", (("etcd", "go.etcd.io/etcd/server/v3"),), GIBIBYTE)
-KWOK = Source("kwok", "kwok", "sigs.k8s.io/kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),), 2 * GIBIBYTE)
+ETCD = GoModule("etcd", "etcd", "go.etcd.io/etcd/server/v3", (("etcd", "go.etcd.io/etcd/server/v3"),), GIBIBYTE)
+KWOK = GoModule("kwok", "kwok", "sigs.k8s.io/kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),), 2 * GIBIBYTE)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def without_direct(proxies: str) -> str:
     return re.sub(r"[,|]direct$", "", proxies)
 
 
-def build(source: Source, go: Go, target: Path, progress: Progress, label: str) -> None:
+def build(source: GoModule, go: Go, target: Path, progress: Progress, label: str) -> None:
     """Build the programs of `source` into the directory `target`, which is there complete or not at all.
 
     What is half done lies in the caches of `go`; whoever made them drops them, whatever happens here.
@@ -124,7 +124,7 @@ def default_output(package: str) -> str:
     return parts[-2] if re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
 
 
-def _list_packages(source: Source, go: Go, environment: dict[str, str], progress: Progress, label: str) -> int:
+def _list_packages(source: GoModule, go: Go, environment: dict[str, str], progress: Progress, label: str) -> int:
     """Download the modules; returns how many packages there are to compile."""
     progress.step(f"{label}: downloading modules")
     counts = {"modules": 0, "packages": 0}
@@ -139,7 +139,7 @@ def _list_packages(source: Source, go: Go, environment: dict[str, str], progress
 
 
 def _compile(
-    source: Source, go: Go, environment: dict[str, str], built: Path, total: int, progress: Progress, label: str
+    source: GoModule, go: Go, environment: dict[str, str], built: Path, total: int, progress: Progress, label: str
 ) -> None:
     progress.step(f"{label}: compiling")
     compiled = 0
@@ -154,7 +154,7 @@ def _compile(
     progress.done()
 
 
-def _module_directory(source: Source, go: Go, environment: dict[str, str]) -> Path:
+def _module_directory(source: GoModule, go: Go, environment: dict[str, str]) -> Path:
     command = [str(go.program), "list", "-m", "-f", "{{.Dir}}", source.module]
     told = subprocess.run(
         command,
@@ -181,7 +181,7 @@ def _copy_stages(kustomization: Path, target: Path) -> None:
 
 def _run(
     command: list[str],
-    source: Source,
+    source: GoModule,
     environment: dict[str, str],
     on_line: Callable[[str], None],
     on_pulse: Callable[[], None],
@@ -205,7 +205,7 @@ def _run(
 REGISTRY_FAILURES = ("dial tcp", "no such host", "i/o timeout", "connection refused", "TLS handshake", "proxyconnect")
 
 
-def build_error(source: Source, said: list[str]) -> ClusterError:
+def build_error(source: GoModule, said: list[str]) -> ClusterError:
     """What went wrong in the words of a person, with the last lines that Go said."""
     name = f"{source.name} {source.version}"
     telling = [line for line in said if line.strip() and not line.startswith("go: downloading")]

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from localcluster import parts
-from localcluster.api import Api, NoAnswerError
+from localcluster.api import AdminApi, NoAnswerError
 from localcluster.errors import BAD_INPUT, ClusterError
 from localcluster.janitor import process_state
 from localcluster.layout import Layout
@@ -78,7 +78,7 @@ class LocalCluster:
         self.programs = programs
         self.layout = layout
         self.options = options
-        self.api = Api(layout)
+        self.api = AdminApi(layout)
         self._janitor = janitor
         # The kernel kills the parts when the thread that forked them ends, so one thread forks them all and stays.
         self._keeper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="localcluster-keeper")

@@ -22,13 +22,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from localcluster.api import Api, NoAnswerError
+from localcluster.api import AdminApi, NoAnswerError
 from localcluster.cluster import LocalCluster, Options, PartStatus
 from localcluster.errors import UNREACHABLE, ClusterError
 from localcluster.janitor import start_time
 from localcluster.layout import Layout, Ports
 from localcluster.nodes import CAPACITY_LABEL, INSTANCE_TYPE_LABEL, POOL_LABEL, ZONE_LABEL, is_ready, list_nodes
-from localcluster.owner import Owner, read_owner
+from localcluster.owner import OwningProcess, read_owner
 from localcluster.process import lines
 from localcluster.profile import Profile, load_profile
 from localcluster.progress import Progress
@@ -44,7 +44,7 @@ ACCEPT_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Request:
+class DaemonRequest:
     """What `up` asks of the new process."""
 
     directory: str
@@ -62,11 +62,11 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningCluster:
     """A client's view of the cluster in a directory."""
 
     directory: Path
-    owner: Owner
+    owner: OwningProcess
     state: Mapping[str, Any]
 
     @classmethod
@@ -89,8 +89,8 @@ class Running:
         return Layout(Path(raw["directory"]), Path(raw["data"]), Ports(**raw["ports"]), raw["service_range"])
 
     @property
-    def api(self) -> Api:
-        return Api(self.layout)
+    def api(self) -> AdminApi:
+        return AdminApi(self.layout)
 
     @property
     def profile(self) -> Profile:
@@ -107,7 +107,7 @@ class Running:
         return answer["result"]
 
 
-def launch(request: Request, progress: Progress) -> Running:
+def launch(request: DaemonRequest, progress: Progress) -> RunningCluster:
     """Start the daemon and wait until its cluster is ready. Ctrl-C or an error: nothing is left."""
     directory = Path(request.directory)
     process = subprocess.Popen(
@@ -119,7 +119,7 @@ def launch(request: Request, progress: Progress) -> Running:
         env={**os.environ, "PYTHONPATH": _python_path()},
         start_new_session=True,
     )
-    owner = Owner(process.pid, start_time(process.pid) or 0)
+    owner = OwningProcess(process.pid, start_time(process.pid) or 0)
     progress.step(f"starting the control plane (Kubernetes {request.kubernetes})")
     ready = False
     try:
@@ -132,7 +132,7 @@ def launch(request: Request, progress: Progress) -> Running:
             process.wait()
             _await_gone(directory, owner)
     progress.done()
-    return Running.find(directory)
+    return RunningCluster.find(directory)
 
 
 def stop(directory: Path) -> bool:
@@ -145,7 +145,7 @@ def stop(directory: Path) -> bool:
     return True
 
 
-def _await_gone(directory: Path, owner: Owner) -> None:
+def _await_gone(directory: Path, owner: OwningProcess) -> None:
     """The daemon first, then its directory, which the janitor removes; a daemon that hangs is killed."""
     deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
     while owner.is_alive or read_owner(directory) == owner:
@@ -200,7 +200,7 @@ def _exchange(directory: Path, line: str) -> str:
 
 def main() -> None:
     """Start the cluster, say so, serve until told to stop. Before that, SIGTERM just ends us: the janitor cleans."""
-    request = Request(**json.loads(sys.argv[1]))
+    request = DaemonRequest(**json.loads(sys.argv[1]))
     directory = Path(request.directory)
     try:
         cluster = LocalCluster.start(
@@ -325,7 +325,7 @@ def _part(cluster: LocalCluster, part: PartStatus) -> dict[str, Any]:
     }
 
 
-def _nodes(api: Api) -> list[dict[str, Any]] | None:
+def _nodes(api: AdminApi) -> list[dict[str, Any]] | None:
     """None if nobody can tell, because the API server does not answer."""
     try:
         return [_node(node) for node in list_nodes(api)]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from localcluster.api import Api, ApiError, Raw
-from localcluster.profile import Pool, Profile
+from localcluster.api import AdminApi, CallFailed, Raw
+from localcluster.profile import NodePool, Profile
 
 CAPACITY_LABEL = "node.kubernetes.io/capacity"  # on-demand or spot; what Spotweave reads by default
 POOL_LABEL = "localcluster.spotweave.dev/pool"  # the profile's pool, to find its nodes again
@@ -25,7 +25,7 @@ def raw_nodes(profile: Profile) -> list[Raw]:
     return [raw_node(pool, name, profile.region) for pool in profile.pools for name in pool.node_names]
 
 
-def raw_node(pool: Pool, name: str, region: str) -> Raw:
+def raw_node(pool: NodePool, name: str, region: str) -> Raw:
     room = {"cpu": pool.cpu, "memory": pool.memory, "pods": str(pool.pods)}
     return {
         "apiVersion": "v1",
@@ -40,7 +40,7 @@ def raw_node(pool: Pool, name: str, region: str) -> Raw:
     }
 
 
-def _labels(pool: Pool, name: str, region: str) -> dict[str, str]:
+def _labels(pool: NodePool, name: str, region: str) -> dict[str, str]:
     capacity = {CAPACITY_LABEL: pool.capacity_class} if pool.capacity_class else {}
     return {
         "kubernetes.io/hostname": name,
@@ -54,26 +54,26 @@ def _labels(pool: Pool, name: str, region: str) -> dict[str, str]:
     }
 
 
-def create_nodes(api: Api, nodes: Iterable[Mapping[str, Any]]) -> None:
+def create_nodes(api: AdminApi, nodes: Iterable[Mapping[str, Any]]) -> None:
     """Create the Nodes; one that exists already stays as it is."""
     with api.batch() as batch:
         for node in nodes:
             _create(batch, node)
 
 
-def _create(api: Api, node: Mapping[str, Any]) -> None:
+def _create(api: AdminApi, node: Mapping[str, Any]) -> None:
     try:
         api.create("/api/v1/nodes", node)
-    except ApiError as error:
+    except CallFailed as error:
         if error.status != HTTPStatus.CONFLICT:
             raise
 
 
-def list_nodes(api: Api) -> list[Raw]:
+def list_nodes(api: AdminApi) -> list[Raw]:
     return list(api.get("/api/v1/nodes")["items"])
 
 
-def await_ready(api: Api, names: Iterable[str], wait: Await) -> None:
+def await_ready(api: AdminApi, names: Iterable[str], wait: Await) -> None:
     """Wait until the nodes take pods: Ready, and the taint that every new node carries is gone."""
     wanted = set(names)
     wait(

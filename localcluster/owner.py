@@ -9,11 +9,11 @@ from pathlib import Path
 from localcluster.errors import BAD_INPUT, ClusterError
 from localcluster.janitor import OWNER, start_time
 
-__all__ = ["OWNER", "Owner", "claim", "read_owner", "remove_stale"]
+__all__ = ["OWNER", "OwningProcess", "claim", "read_owner", "remove_stale"]
 
 
 @dataclass(frozen=True)
-class Owner:
+class OwningProcess:
     """A process, named for good by its pid and the time of its start."""
 
     pid: int
@@ -24,11 +24,11 @@ class Owner:
         return start_time(self.pid) == self.started
 
 
-def read_owner(directory: Path) -> Owner | None:
+def read_owner(directory: Path) -> OwningProcess | None:
     """The owner that a directory names; None if it is none of ours."""
     try:
         raw = json.loads((directory / OWNER).read_text())
-        return Owner(raw["pid"], raw["started"])
+        return OwningProcess(raw["pid"], raw["started"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -33,14 +33,14 @@ QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|[KMGTP]i?|k)?")
 
 
 @dataclass(frozen=True)
-class Taint:
+class ProfileTaint:
     key: str
     effect: str
     value: str = ""
 
 
 @dataclass(frozen=True)
-class Pool:
+class NodePool:
     """Nodes that the cloud gives and takes together."""
 
     name: str
@@ -52,7 +52,7 @@ class Pool:
     capacity_class: str | None = None  # None: the nodes carry no capacity label
     pods: int = DEFAULT_PODS
     labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[ProfileTaint, ...] = ()
 
     @property
     def node_names(self) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Profile:
-    pools: tuple[Pool, ...]
+    pools: tuple[NodePool, ...]
     region: str = "local"
 
     @property
@@ -177,8 +177,8 @@ FIELDS: Mapping[str, tuple[Check, str]] = {
 REQUIRED = ("name", "zone", "instanceType", "count", "cpu", "memory")
 
 
-def _pool(raw: Mapping[str, Any]) -> Pool:
-    return Pool(
+def _pool(raw: Mapping[str, Any]) -> NodePool:
+    return NodePool(
         name=raw["name"],
         zone=raw["zone"],
         instance_type=raw["instanceType"],
@@ -188,5 +188,7 @@ def _pool(raw: Mapping[str, Any]) -> Pool:
         capacity_class=raw.get("class"),
         pods=raw.get("pods", DEFAULT_PODS),
         labels=raw.get("labels", {}),
-        taints=tuple(Taint(taint["key"], taint["effect"], taint.get("value", "")) for taint in raw.get("taints", ())),
+        taints=tuple(
+            ProfileTaint(taint["key"], taint["effect"], taint.get("value", "")) for taint in raw.get("taints", ())
+        ),
     )

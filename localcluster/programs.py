@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster.build import ETCD, GIBIBYTE, KWOK, TAGS, Go, Source, build, kubernetes_source
+from localcluster.build import ETCD, GIBIBYTE, KWOK, TAGS, Go, GoModule, build, kubernetes_source
 from localcluster.errors import BAD_INPUT, ClusterError
 from localcluster.progress import Progress
 from localcluster.toolchain import get_go
@@ -66,11 +66,11 @@ def chosen_kubernetes(given: str | None = None, environment: Mapping[str, str] =
     return minor
 
 
-def sources(kubernetes: str) -> tuple[Source, ...]:
+def sources(kubernetes: str) -> tuple[GoModule, ...]:
     return (ETCD, KWOK, kubernetes_source(kubernetes))
 
 
-def source_key(source: Source) -> str:
+def source_key(source: GoModule) -> str:
     """Names a build by all that goes into it: `etcd-3.6.14-` and a hash of go.mod, go.sum and the flags."""
     digest = hashlib.sha256()
     for part in ((source.directory / "go.mod").read_bytes(), (source.directory / "go.sum").read_bytes()):
@@ -165,11 +165,11 @@ def _misfit(path: Path, wanted: str) -> str:
     return ""
 
 
-def _target(cache: Path, source: Source) -> Path:
+def _target(cache: Path, source: GoModule) -> Path:
     return cache / "programs" / source_key(source)
 
 
-def _build_missing(cache: Path, needed: list[Source], progress: Progress) -> None:
+def _build_missing(cache: Path, needed: list[GoModule], progress: Progress) -> None:
     """Build what the cache lacks, one process at a time; whoever waited finds it done."""
     with locked(cache, progress):
         missing = [source for source in needed if not _target(cache, source).exists()]
@@ -186,7 +186,7 @@ def _build_missing(cache: Path, needed: list[Source], progress: Progress) -> Non
             shutil.rmtree(building, ignore_errors=True)
 
 
-def check_room(cache: Path, free: int, missing: list[Source]) -> None:
+def check_room(cache: Path, free: int, missing: list[GoModule]) -> None:
     """Running out of disk after five minutes would be a poor way to learn of it."""
     needed = max(source.room_bytes for source in missing)
     if free < needed:

@@ -15,7 +15,7 @@ from enum import Enum
 from http import HTTPStatus
 from typing import Any
 
-from localcluster.api import Api, ApiError, Raw, node_path, pod_path
+from localcluster.api import AdminApi, CallFailed, Raw, node_path, pod_path
 from localcluster.errors import BAD_INPUT, ClusterError
 from localcluster.nodes import (
     CAPACITY_LABEL,
@@ -29,7 +29,7 @@ from localcluster.nodes import (
     raw_nodes,
 )
 from localcluster.parts import DEAD_KUBELET_LABEL
-from localcluster.profile import Pool, Profile
+from localcluster.profile import NodePool, Profile
 
 TERMINATION_TAINT = "aws-node-termination-handler/spot-itn"  # what that drainer puts on a node with a notice
 EVICTION_RETRY_SECONDS = 5.0  # as kubectl drain and the drainers built on it
@@ -60,7 +60,7 @@ class Choice:
             and (not self.all_spot or labels.get(CAPACITY_LABEL) == "spot")
         )
 
-    def has_pool(self, pool: Pool) -> bool:
+    def has_pool(self, pool: NodePool) -> bool:
         return (
             (self.pool is None or pool.name == self.pool)
             and (self.zone is None or pool.zone == self.zone)
@@ -88,7 +88,7 @@ class Restored:
 
 
 def reclaim(
-    api: Api,
+    api: AdminApi,
     choice: Choice,
     way: Way = Way.CLOUD,
     notice_seconds: float = 0.0,
@@ -114,7 +114,7 @@ def reclaim(
 
 
 def restore(
-    api: Api, profile: Profile, wait: Await, choice: Choice | None = None, taint_key: str = TERMINATION_TAINT
+    api: AdminApi, profile: Profile, wait: Await, choice: Choice | None = None, taint_key: str = TERMINATION_TAINT
 ) -> Restored:
     """Give back what is missing or broken; returns when those nodes take pods again."""
     chosen = choice or Choice()
@@ -141,7 +141,7 @@ def is_taken(raw: Mapping[str, Any], taint_key: str = TERMINATION_TAINT) -> bool
     return DEAD_KUBELET_LABEL in raw["metadata"].get("labels", {}) or any(taint["key"] == taint_key for taint in taints)
 
 
-def _give_notice(api: Api, name: str, taint_key: str) -> None:
+def _give_notice(api: AdminApi, name: str, taint_key: str) -> None:
     """Cordon and taint in one write, so that whoever sees one sees both."""
     taint = {"key": taint_key, "value": "spot-interruption", "effect": "NoSchedule"}
 
@@ -151,7 +151,7 @@ def _give_notice(api: Api, name: str, taint_key: str) -> None:
     _patch_by_taints(api, name, noticed)
 
 
-def _patch_by_taints(api: Api, name: str, change: Callable[[list[Raw]], Raw]) -> None:
+def _patch_by_taints(api: AdminApi, name: str, change: Callable[[list[Raw]], Raw]) -> None:
     """A node's taints can only be written all at once: do so on the version that was read, again if it was outrun."""
     while True:
         node = api.get(node_path(name))
@@ -160,7 +160,7 @@ def _patch_by_taints(api: Api, name: str, change: Callable[[list[Raw]], Raw]) ->
         patch["metadata"] = {**patch.get("metadata", {}), **version}
         try:
             api.patch(node_path(name), patch)
-        except ApiError as error:
+        except CallFailed as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
         else:
@@ -171,7 +171,7 @@ def _without(taints: list[Raw], key: str) -> list[Raw]:
     return [taint for taint in taints if taint["key"] != key]
 
 
-def _drain(api: Api, names: list[str], deadline: float, retry_seconds: float) -> set[str]:
+def _drain(api: AdminApi, names: list[str], deadline: float, retry_seconds: float) -> set[str]:
     """Evict pod by pod; a refused one (429: its budget is used up) is tried again until the notice is over."""
     evicted: set[str] = set()
     next_round = 0.0
@@ -185,7 +185,7 @@ def _drain(api: Api, names: list[str], deadline: float, retry_seconds: float) ->
     return evicted
 
 
-def _pods_to_drain(api: Api, names: Iterable[str]) -> list[Raw]:
+def _pods_to_drain(api: AdminApi, names: Iterable[str]) -> list[Raw]:
     """What a drainer sees to: neither pods of DaemonSets nor what has finished."""
     wanted = set(names)
     pods = api.get("/api/v1/pods", fieldSelector="status.phase!=Succeeded,status.phase!=Failed")["items"]
@@ -196,13 +196,13 @@ def _is_daemon(raw: Mapping[str, Any]) -> bool:
     return any(owner["kind"] == "DaemonSet" for owner in raw["metadata"].get("ownerReferences", ()))
 
 
-def _evict(api: Api, pod: Raw) -> bool:
+def _evict(api: AdminApi, pod: Raw) -> bool:
     """Whether the eviction was accepted; 429 is a budget's no, 500 that of a pod with two budgets."""
     metadata = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
     try:
         api.create(f"{pod_path(pod)}/eviction", body)
-    except ApiError as error:
+    except CallFailed as error:
         refusals = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.NOT_FOUND, HTTPStatus.INTERNAL_SERVER_ERROR)
         if error.status not in refusals:
             raise
@@ -210,7 +210,7 @@ def _evict(api: Api, pod: Raw) -> bool:
     return True
 
 
-def _take(api: Api, nodes: list[Raw], way: Way) -> None:
+def _take(api: AdminApi, nodes: list[Raw], way: Way) -> None:
     """All machines fall silent together, then the cloud controller goes through them."""
     with api.batch() as batch:
         if way is not Way.BARE:
@@ -220,20 +220,20 @@ def _take(api: Api, nodes: list[Raw], way: Way) -> None:
                 _delete(batch, node, way)
 
 
-def _delete(api: Api, node: Raw, way: Way) -> None:
+def _delete(api: AdminApi, node: Raw, way: Way) -> None:
     if way is Way.CLOUD:
         api.create("/api/v1/namespaces/default/events", deleting_node_event(node, datetime.now(UTC)))
     api.delete(node_path(node["metadata"]["name"]))
 
 
-def _silence_all(api: Api, names: list[str]) -> None:
+def _silence_all(api: AdminApi, names: list[str]) -> None:
     """In the pass in which Kubernetes finds a node silent it calls its pods not ready; as we find it, so do we."""
     for name in names:
         _silence(api, name)
     _report_pods(api, names, ready=False)
 
 
-def _silence(api: Api, name: str) -> None:
+def _silence(api: AdminApi, name: str) -> None:
     """The kubelet stops: KWOK lets go of the node first, then the status says what Kubernetes would find after 50 s."""
     api.patch(node_path(name), {"metadata": {"labels": {DEAD_KUBELET_LABEL: "true"}}})
     condition = {
@@ -265,7 +265,7 @@ def deleting_node_event(raw_node: Mapping[str, Any], now: datetime) -> Raw:
     }
 
 
-def _revive(api: Api, name: str, taint_key: str) -> None:
+def _revive(api: AdminApi, name: str, taint_key: str) -> None:
     """Undo the notice and let KWOK have the node again; it makes the node Ready as a returning kubelet does."""
 
     def revived(taints: list[Raw]) -> Raw:
@@ -275,7 +275,7 @@ def _revive(api: Api, name: str, taint_key: str) -> None:
     _patch_by_taints(api, name, revived)
 
 
-def _report_pods(api: Api, names: Iterable[str], ready: bool) -> None:
+def _report_pods(api: AdminApi, names: Iterable[str], ready: bool) -> None:
     """Say of the nodes' running pods whether they are ready; KWOK does so only once in a pod's life."""
     wanted = set(names)
     for pod in api.get("/api/v1/pods", fieldSelector="status.phase=Running")["items"]:
@@ -283,11 +283,11 @@ def _report_pods(api: Api, names: Iterable[str], ready: bool) -> None:
             _report_pod(api, pod, ready)
 
 
-def _report_pod(api: Api, pod: Raw, ready: bool) -> None:
+def _report_pod(api: AdminApi, pod: Raw, ready: bool) -> None:
     condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": _timestamp(datetime.now(UTC))}
     try:
         api.patch(f"{pod_path(pod)}/status", {"status": {"conditions": [condition]}})
-    except ApiError as error:
+    except CallFailed as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
 

@@ -22,7 +22,7 @@ from placement.policy import Policy, needed, part_of
 from placement.selector import matches
 
 
-class Source(StrEnum):
+class Basis(StrEnum):
     """Who says how many must serve."""
 
     DECLARED = "declared"  # the annotation `min-available`, at whatever level
@@ -35,21 +35,19 @@ class Availability:
     """How many replicas must serve."""
 
     needed: int
-    source: Source
+    source: Basis
 
     @property
     def is_assumed(self) -> bool:
-        return self.source is Source.ASSUMED
+        return self.source is Basis.ASSUMED
 
 
 def availability(policy: Policy, workload: Workload, budgets: Iterable[Budget] = ()) -> Availability:
     """`budgets` are those that select the workload's pods (`BudgetIndex.of`)."""
     budgeted = needed_by(budgets, workload.replicas)
-    if policy.min_available is not None:
-        source = Source.DECLARED
-    else:
-        source = Source.ASSUMED if budgeted is None else Source.BUDGET
-    return Availability(needed(policy, workload, budgeted), source)
+    undeclared = Basis.ASSUMED if budgeted is None else Basis.BUDGET
+    basis = undeclared if policy.min_available is None else Basis.DECLARED
+    return Availability(needed(policy, workload, budgeted), basis)
 
 
 def needed_by(budgets: Iterable[Budget], replicas: int) -> int | None:

@@ -15,7 +15,7 @@ from placement.model import Class, NodeRequirement, NodeTerm, Pod
 
 
 @dataclass(frozen=True, slots=True)
-class Taint:
+class SpotTaint:
     """A taint that spot nodes carry and spot pods tolerate, whatever its effect."""
 
     key: str
@@ -35,7 +35,7 @@ class ClassLabel:
     key: str
     spot: tuple[str, ...]
     on_demand: tuple[str, ...] = ()
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[SpotTaint, ...] = ()
     # Who buys nodes buys them by our preferences: it should keep its choice of types (zones are preferred, not pools),
     # and spread over hosts as even as can be would cost a node for each pod.
     buys_by_preference: bool = False
@@ -43,7 +43,7 @@ class ClassLabel:
 
 
 PRESETS: Mapping[str, ClassLabel] = {
-    "default": ClassLabel(names.CAPACITY, ("spot",), ("on-demand",), (Taint(names.CAPACITY, "spot"),)),
+    "default": ClassLabel(names.CAPACITY, ("spot",), ("on-demand",), (SpotTaint(names.CAPACITY, "spot"),)),
     "karpenter": ClassLabel(
         "karpenter.sh/capacity-type", ("spot",), ("on-demand", "reserved"), buys_by_preference=True, is_scaled=True
     ),
@@ -52,14 +52,14 @@ PRESETS: Mapping[str, ClassLabel] = {
         "cloud.google.com/gke-spot",
         ("true",),
         ("false",),
-        (Taint("cloud.google.com/gke-spot", "true"),),
+        (SpotTaint("cloud.google.com/gke-spot", "true"),),
         is_scaled=True,
     ),
     "aks": ClassLabel(
         "kubernetes.azure.com/scalesetpriority",
         ("spot",),
         ("regular",),
-        (Taint("kubernetes.azure.com/scalesetpriority", "spot"),),
+        (SpotTaint("kubernetes.azure.com/scalesetpriority", "spot"),),
         is_scaled=True,
     ),
 }

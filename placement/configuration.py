@@ -26,7 +26,7 @@ from fractions import Fraction
 from typing import Any
 
 from placement import names
-from placement.classes import PRESETS, Classes, ClassLabel, Taint
+from placement.classes import PRESETS, Classes, ClassLabel, SpotTaint
 from placement.model import Node, NodeRequirement, NodeTerm
 from placement.policy import SETTINGS, Amount, Limit, mistakes_in, parse_amount, parse_count, parse_share
 from placement.window import parse_duration
@@ -101,7 +101,7 @@ class PriceSources:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class MetricLimits:
     """How much is told to Prometheus."""
 
     workloads: int = 2000  # that get series of their own, in the order of namespace and name
@@ -119,7 +119,7 @@ class Configuration:
     cordon: str = CORDONS[0]
     moves: Moves = field(default_factory=Moves)
     prices: PriceSources = PriceSources()
-    metrics: Series = Series()
+    metrics: MetricLimits = MetricLimits()
     keeps_local_storage: bool = False  # pods with an emptyDir on disk or a hostPath are not moved
 
     def limits_of(self, namespace_labels: Mapping[str, str]) -> tuple[Limit, ...]:
@@ -219,7 +219,7 @@ class _Reader:
             self._label_key(f"{where}.key", entry.get("key"), "node"),
             self._strings(f"{where}.spot", entry.get("spot"), "label values", _LABEL_VALUE),
             self._strings(f"{where}.onDemand", entry.get("onDemand"), "label values", _LABEL_VALUE),
-            tuple(Taint(key, value) for key, _, value in (taint.partition("=") for taint in taints)),
+            tuple(SpotTaint(key, value) for key, _, value in (taint.partition("=") for taint in taints)),
         )
 
     def _defaults(self, raw: object) -> dict[str, str]:
@@ -300,12 +300,12 @@ class _Reader:
                 self._wrong("prices.ratio", entry["ratio"], "a percentage or a decimal from 0 to 1")
         return PriceSources(str(table), ratio)
 
-    def _metrics(self, raw: object) -> Series:
-        count = self._mapping("metrics", raw, ("workloads",)).get("workloads", Series().workloads)
+    def _metrics(self, raw: object) -> MetricLimits:
+        count = self._mapping("metrics", raw, ("workloads",)).get("workloads", MetricLimits().workloads)
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             self._wrong("metrics.workloads", count, "a whole number; 0 for no series of workloads")
-            return Series()
-        return Series(count)
+            return MetricLimits()
+        return MetricLimits(count)
 
     def _cordon(self, raw: object) -> str:
         if raw not in CORDONS:

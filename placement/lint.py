@@ -28,7 +28,7 @@ KNOWN_EXPECTED = f"{names.PREFIX} and one of {', '.join(setting.name for setting
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class LintedObject:
     """What somebody wrote on a workload or a namespace; a namespace has no template."""
 
     level: Level
@@ -38,11 +38,11 @@ class Written:
     template_labels: Mapping[str, str]
 
     @classmethod
-    def on_namespace(cls, namespace: Namespace) -> Written:
+    def on_namespace(cls, namespace: Namespace) -> LintedObject:
         return cls("namespace", namespace.annotations, namespace.labels, nothing(), nothing())
 
     @classmethod
-    def on_workload(cls, workload: Workload, template_annotations: Mapping[str, str]) -> Written:
+    def on_workload(cls, workload: Workload, template_annotations: Mapping[str, str]) -> LintedObject:
         return cls("workload", workload.annotations, workload.labels, template_annotations, workload.template.labels)
 
 
@@ -64,7 +64,7 @@ class Finding:
         return cls("annotations", mistake.annotation, mistake.value, mistake.expected)
 
 
-def findings_in(written: Written) -> Iterator[Finding]:
+def findings_in(written: LintedObject) -> Iterator[Finding]:
     """Every value that does not count, wherever it stands on the object. The Warn policies say the same."""
     yield from map(Finding.of, mistakes_in(written.annotations, written.level))
     placements: tuple[tuple[Place, Mapping[str, str]], ...] = (

@@ -21,7 +21,7 @@ class Type(StrEnum):
     HISTOGRAM = "histogram"
 
 
-class Writer(StrEnum):
+class Exposer(StrEnum):
     """Who exposes a metric."""
 
     WEBHOOK = "every webhook"
@@ -31,9 +31,9 @@ class Writer(StrEnum):
 
     @property
     def components(self) -> frozenset[str]:
-        if self is Writer.ALL:
+        if self is Exposer.ALL:
             return frozenset((names.WEBHOOK_COMPONENT, names.REBALANCER_COMPONENT))
-        return frozenset((names.WEBHOOK_COMPONENT if self is Writer.WEBHOOK else names.REBALANCER_COMPONENT,))
+        return frozenset((names.WEBHOOK_COMPONENT if self is Exposer.WEBHOOK else names.REBALANCER_COMPONENT,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Metric:
 
     name: str
     type: Type
-    writer: Writer
+    writer: Exposer
     help: str
     labels: tuple[str, ...] = ()
 
@@ -65,51 +65,51 @@ _TABLE = (
     Metric(
         names.METRIC_DECISIONS,
         Type.COUNTER,
-        Writer.WEBHOOK,
+        Exposer.WEBHOOK,
         "Pods by the class that they were given (none: left alone) and why",
         ("class", "reason"),
     ),
     Metric(
         names.METRIC_FAIL_OPEN,
         Type.COUNTER,
-        Writer.WEBHOOK,
+        Exposer.WEBHOOK,
         "Pods allowed unchanged because something went wrong",
     ),
     Metric(
         names.METRIC_POLICY_MISTAKES,
         Type.COUNTER,
-        Writer.WEBHOOK,
+        Exposer.WEBHOOK,
         "Policy mistakes met while placing pods",
     ),
     Metric(
         names.METRIC_ADMISSION_SECONDS,
         Type.HISTOGRAM,
-        Writer.WEBHOOK,
+        Exposer.WEBHOOK,
         "Time from the call to the answer",
     ),
     Metric(
         names.METRIC_FORWARDED,
         Type.COUNTER,
-        Writer.WEBHOOK,
+        Exposer.WEBHOOK,
         "Calls handed to the replica that owns the ReplicaSet: answered or failed",
         ("outcome",),
     ),
     Metric(
         names.METRIC_LEDGER,
         Type.GAUGE,
-        Writer.WEBHOOK,
+        Exposer.WEBHOOK,
         "Decisions whose pod was not seen yet",
     ),
     Metric(
         names.METRIC_CERTIFICATE_EXPIRY,
         Type.GAUGE,
-        Writer.WEBHOOK,
+        Exposer.WEBHOOK,
         "When the served certificate expires, in seconds since 1970; 0 before there is one",
     ),
     Metric(
         names.METRIC_OUTAGES,
         Type.GAUGE,
-        Writer.WEBHOOK,
+        Exposer.WEBHOOK,
         "Outages of a class that stand; meanwhile its slots are admitted soft",
         ("class",),
     ),
@@ -117,44 +117,44 @@ _TABLE = (
     Metric(
         names.METRIC_CACHE_AGE,
         Type.GAUGE,
-        Writer.ALL,
+        Exposer.ALL,
         "Time since the API server was last heard, of the resource that is worst off; up to a minute is normal",
     ),
     Metric(
         names.METRIC_OUTAGE_VERSION,
         Type.GAUGE,
-        Writer.ALL,
+        Exposer.ALL,
         "Version of the outages that was read",
     ),
     # --- every rebalancer
     Metric(
         names.METRIC_LEADING,
         Type.GAUGE,
-        Writer.REBALANCER,
+        Exposer.REBALANCER,
         "1: this replica leads",
     ),
     Metric(
         names.METRIC_PAUSED,
         Type.GAUGE,
-        Writer.REBALANCER,
+        Exposer.REBALANCER,
         "1 while all moves are paused",
     ),
     Metric(
         names.METRIC_PLAN_SECONDS,
         Type.HISTOGRAM,
-        Writer.REBALANCER,
+        Exposer.REBALANCER,
         "Time that planning took, once a pass",
     ),
     Metric(
         names.METRIC_PASS_SECONDS,
         Type.HISTOGRAM,
-        Writer.REBALANCER,
+        Exposer.REBALANCER,
         "The same with all actions; there is no pass while nothing is known for sure",
     ),
     Metric(
         names.METRIC_BLOCKED,
         Type.GAUGE,
-        Writer.REBALANCER,
+        Exposer.REBALANCER,
         "Pods that should be moved and are not, by what is in the way",
         ("reason",),
     ),
@@ -162,130 +162,130 @@ _TABLE = (
     Metric(
         names.METRIC_MOVES,
         Type.COUNTER,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Steps of moves, by why a pod is moved (over: not known) and what came of it (release-done, finish-done, …)",
         ("reason", "outcome"),
     ),
     Metric(
         names.METRIC_ACTIONS,
         Type.COUNTER,
-        Writer.LEADER,
+        Exposer.LEADER,
         "What was done to pods, notes included",
         ("action", "reason", "outcome"),
     ),
     Metric(
         names.METRIC_UNDER_WAY,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Moves under way: pods that are released and still there",
     ),
     Metric(
         names.METRIC_WORKLOAD_PODS,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Pods by class and state: serving or pending; of these, soft ones, and soft ones that fell back to this class",
         (*_WORKLOAD, "class", "state"),
     ),
     Metric(
         names.METRIC_WORKLOAD_WANTED,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Pods that should be on each class",
         (*_WORKLOAD, "class"),
     ),
     Metric(
         names.METRIC_SPOT_SHARE,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Share of serving pods that are on spot; none while nothing serves",
         _WORKLOAD,
     ),
     Metric(
         names.METRIC_FLOOR,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "The policy's min-on-demand",
         _WORKLOAD,
     ),
     Metric(
         names.METRIC_HEADROOM,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Replicas that may be lost; assumed is false where min-available or a budget says how many must serve",
         (*_WORKLOAD, "assumed"),
     ),
     Metric(
         names.METRIC_BLAST_RADIUS,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "The most replicas that are lost with one node, pool, zone or all spot",
         (*_WORKLOAD, "domain"),
     ),
     Metric(
         names.METRIC_SURVIVES,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "1: as many serve as must without any one node, pool, zone or all spot",
         (*_WORKLOAD, "domain"),
     ),
     Metric(
         names.METRIC_INCIDENTS,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "How often in 30 days fewer than must serve are expected to be left, by observed losses",
         _WORKLOAD,
     ),
     Metric(
         names.METRIC_UNAVAILABILITY,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "The share of the time that this is expected to last; 1 where fewer than must serve are ready now",
         _WORKLOAD,
     ),
     Metric(
         names.METRIC_POOL_LOSSES,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Losses of a spot pool in 30 days: observed ones, and a weak prior",
         ("zone", "instance_type"),
     ),
     Metric(
         names.METRIC_POOL_WATCHED,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "For how long a spot pool was watched; what is older than 90 days fades",
         ("zone", "instance_type"),
     ),
     Metric(
         names.METRIC_WORKLOADS_LEFT_OUT,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Workloads without series, because there are too many",
     ),
     Metric(
         names.METRIC_WORKLOADS_FAILING,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Workloads that are left alone, because something about them makes our code fail: see the log",
     ),
     Metric(
         names.METRIC_NODES,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Nodes by pool and state: ready, not-ready or leaving",
         (*_POOL, "state"),
     ),
     Metric(
         names.METRIC_UTILISATION,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Share of a pool's cpu, memory or pods that is asked for",
         (*_POOL, "resource"),
     ),
     Metric(
         names.METRIC_UNKNOWN_NODES,
         Type.GAUGE,
-        Writer.LEADER,
+        Exposer.LEADER,
         "Nodes whose labels tell no class; they count as on-demand",
     ),
 )

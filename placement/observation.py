@@ -37,7 +37,7 @@ LOWER = 0.8  # of the next lower step, before a noted rate goes down
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PoolRecord:
     """One pool. Losses fade, so they are no whole numbers."""
 
     hours: float = 0.0  # watched, while it had nodes
@@ -49,7 +49,7 @@ class Record:
     had: int = 0  # nodes, when it began
     taken: int = 0  # nodes since
 
-    def watched(self, seconds: float, node_seconds: float, now: float) -> Record:
+    def watched(self, seconds: float, node_seconds: float, now: float) -> PoolRecord:
         hours = self.hours + seconds / 3600
         keep = min(1.0, LONGEST_HOURS / hours) if hours else 1.0
         return replace(
@@ -61,7 +61,7 @@ class Record:
             seen=max(self.seen, now),
         )
 
-    def interrupted(self, had: int, now: float) -> Record:
+    def interrupted(self, had: int, now: float) -> PoolRecord:
         """With one node lost more, of as many as the pool had."""
         is_same = self.taken > 0 and abs(now - self.began) < EPISODE_SECONDS
         before = self if is_same else replace(self, began=now, had=max(1, had), taken=0)
@@ -98,7 +98,7 @@ class Record:
         }
 
 
-NEVER_WATCHED = Record()
+NEVER_WATCHED = PoolRecord()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class Observed:
 
     rates: Rates = Rates()
     at: float = 0.0  # when they were settled
-    pools: Mapping[str, Record] = field(default_factory=dict)
+    pools: Mapping[str, PoolRecord] = field(default_factory=dict)
 
-    def of(self, pool: str) -> Record:
+    def of(self, pool: str) -> PoolRecord:
         return self.pools.get(pool, NEVER_WATCHED)
 
     def node_rate(self, pool: str) -> float:
@@ -161,14 +161,14 @@ def extended(
     return _settled(replace(observed, pools=_bounded(pools, now)), now)
 
 
-def _bounded(pools: Mapping[str, Record], now: float) -> dict[str, Record]:
+def _bounded(pools: Mapping[str, PoolRecord], now: float) -> dict[str, PoolRecord]:
     """Without pools that were not seen for long; of too many, those that were seen last."""
     known = [(name, record) for name, record in pools.items() if now < _touched(record) + FORGOTTEN_SECONDS]
     latest = sorted(known, key=lambda each: (-_touched(each[1]), each[0]))[:MOST_POOLS]
     return dict(sorted(latest))
 
 
-def _touched(record: Record) -> float:
+def _touched(record: PoolRecord) -> float:
     return max(record.seen, record.began)
 
 
@@ -209,9 +209,9 @@ def parse_observed(text: str) -> Observed:
         raise ValueError(f"{KEY} is garbled: {type(error).__name__}: {error}") from error
 
 
-def _record(raw: dict[str, Any]) -> Record:
+def _record(raw: dict[str, Any]) -> PoolRecord:
     began, had, taken = raw["episode"]
-    return Record(
+    return PoolRecord(
         _amount(raw["hours"]),
         _amount(raw["nodeHours"]),
         _amount(raw["losses"]),

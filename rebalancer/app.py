@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from flask import Flask, Response
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from rebalancer.metrics import Metrics
+from rebalancer.metrics import RebalancerMetrics
 
 TEXT = "text/plain"
 
 
 def create_app(
-    metrics: Metrics, missing: Callable[[], str | None], hang: Callable[[], str | None] = lambda: None
+    metrics: RebalancerMetrics, missing: Callable[[], str | None], hang: Callable[[], str | None] = lambda: None
 ) -> Flask:
     """`missing` gives what is missing until it is ready, `hang` what only a restart helps against, or None."""
     app = Flask("rebalancer")

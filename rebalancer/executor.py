@@ -57,7 +57,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class LastLook:
     """What is asked right before a write, of the stores themselves."""
 
     is_leading: Callable[[], bool]
@@ -111,7 +111,7 @@ class Executor:
         notebook: Notebook,
         pool: Pool,
         ends: Pool,
-        sight: Sight,
+        sight: LastLook,
         most_ends: int = MOST_ENDS,
         patience_seconds: float = PATIENCE_SECONDS,
         on_progress: Callable[[], None] = lambda: None,

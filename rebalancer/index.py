@@ -34,7 +34,7 @@ from placement.observation import Rates
 from placement.plan.actions import Action
 from placement.plan.assess import Assessment, assess, stranded
 from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of
-from placement.plan.losses import Gone, proof_of
+from placement.plan.losses import GoneNode, proof_of
 from placement.plan.neighbours import Neighbours
 from placement.plan.release import was_of
 from placement.policy import Policy, resolve
@@ -85,7 +85,7 @@ class Index:
         self.interrupted: deque[Node] = deque(maxlen=MOST_INTERRUPTED)  # spot nodes that the cloud took, each once
         self._dirty: set[str] = set()
         self._ground: Ground | None = None
-        self.lost: dict[str, Gone] = {}
+        self.lost: dict[str, GoneNode] = {}
         self.assessments: dict[str, Assessment] = {}  # by the workload's UID
         self.failing: set[str] = set()  # workloads that could not be assessed
         self.sizes: Counter[str] = Counter()  # by namespace: workloads that are assessed
@@ -160,7 +160,7 @@ class Index:
 
     def _lose(self, node: Node) -> None:
         if self._pods_on.get(node.name):
-            self.lost[node.name] = Gone(node, self._class_of(node), self._proof_of(node))
+            self.lost[node.name] = GoneNode(node, self._class_of(node), self._proof_of(node))
 
     def _proof_of(self, node: Node) -> str:
         return proof_of(node, self._configuration.leaving_taints, self._signs.is_deleted_by_cloud(node))
@@ -474,7 +474,7 @@ class Index:
                 node = Node(pod.node, ready=was_ready, created=pod.created)
                 label = pod.labels.get(names.CLASS, "")
                 of = Class(label) if label in tuple(Class) else Class.ON_DEMAND
-                self.lost[pod.node] = Gone(node, of, self._proof_of(node))
+                self.lost[pod.node] = GoneNode(node, of, self._proof_of(node))
 
     def _forget_lost(self) -> None:
         """Nodes whose last pod is gone."""

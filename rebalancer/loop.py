@@ -56,7 +56,7 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedWrite:
     """A write that did not succeed: how often in a row, when it may be tried again, what came of it."""
 
     tries: int
@@ -89,7 +89,7 @@ class Loop:
         self._begun: deque[float] = deque()
         self._proofs: dict[Target, float] = {}
         self._expected: dict[str, tuple[Action, float]] = {}  # by UID: what we did, until when we wait to see it
-        self._failed: dict[tuple[str, How], Failed] = {}  # by UID and what was tried
+        self._failed: dict[tuple[str, How], FailedWrite] = {}  # by UID and what was tried
         self._evicted: dict[str, Evicted] = {}  # by seat
         self._released: dict[str, tuple[Why, float]] = {}  # by UID: why, and when
         self._swept = float("-inf")
@@ -226,7 +226,7 @@ class Loop:
                 before = self._failed.get((uid, each.action.how))
                 tries = before.tries if before is not None else 0
                 wait = doubled(BLOCKED_SECONDS, tries, LONGEST_BLOCKED_SECONDS)
-                self._failed[uid, each.action.how] = Failed(tries + 1, timer + wait, each.outcome)
+                self._failed[uid, each.action.how] = FailedWrite(tries + 1, timer + wait, each.outcome)
         self._tidy(timer, now)
 
     def _prove(self, action: Action, now: float) -> None:

@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dashboard.view import Taken, View
-from dashboard.workloadview import Seen
+from dashboard.workloadview import WorkloadView
 from placement import names
 from placement.exposure import Domain
 from placement.metrics import METRICS
@@ -27,7 +27,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 _MOVES = (How.RELEASE, How.FINISH, How.UNDO, How.EVICT, How.REPLACE, How.BURY, How.DELETE)
 
 
-class Metrics:
+class RebalancerMetrics:
     """The rebalancer's metrics, in a registry of their own."""
 
     def __init__(
@@ -104,7 +104,7 @@ class _Workloads(Collector):
         yield from _nodes(view.taken)
 
 
-def _exposures(found: Sequence[Seen]) -> Iterator[GaugeMetricFamily]:
+def _exposures(found: Sequence[WorkloadView]) -> Iterator[GaugeMetricFamily]:
     headroom = _family(names.METRIC_HEADROOM)
     blast = _family(names.METRIC_BLAST_RADIUS)
     survives = _family(names.METRIC_SURVIVES)
@@ -151,7 +151,7 @@ def _of_pools(view: View) -> Iterator[GaugeMetricFamily]:
     yield from (rates, hours)
 
 
-def _of_workloads(found: Sequence[Seen]) -> Iterator[GaugeMetricFamily]:
+def _of_workloads(found: Sequence[WorkloadView]) -> Iterator[GaugeMetricFamily]:
     pods = _family(names.METRIC_WORKLOAD_PODS)
     wanted = _family(names.METRIC_WORKLOAD_WANTED)
     share = _family(names.METRIC_SPOT_SHARE)
@@ -169,7 +169,7 @@ def _of_workloads(found: Sequence[Seen]) -> Iterator[GaugeMetricFamily]:
     yield from (pods, wanted, share, floor)
 
 
-def states_of(seen: Seen) -> dict[str, Mix]:
+def states_of(seen: WorkloadView) -> dict[str, Mix]:
     """Serving, soft and fallen-back pods by the class of their node, pending ones by the class that they are of."""
     members = seen.assessment.members
     pending = [member for member in members if not member.pod.ready or member.site is None]

@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 
 from benchmarks.feed import changes
-from benchmarks.stores import Stores, index_in_memory
+from benchmarks.stores import FilledStores, index_in_memory
 from benchmarks.synthetic import PODS_PER_WORKLOAD, SLOTS, Size
 from kube.resources import PODS_IN_FULL, node_name, owner_uid
 from placement import names
@@ -19,7 +19,7 @@ SIZE = Size(nodes=200, workloads=400, old_revisions=2)
 
 
 @pytest.fixture(scope="module")
-def stores() -> Stores:
+def stores() -> FilledStores:
     return index_in_memory(SIZE)[0]
 
 
@@ -30,14 +30,14 @@ def grouped(objects: Iterable[T], key: Callable[[T], str | None]) -> dict[str | 
     return groups
 
 
-def test_everything_is_there_once(stores: Stores) -> None:
+def test_everything_is_there_once(stores: FilledStores) -> None:
     """No two objects have one name, and none was left out because it does not decode; old revisions are not kept."""
     assert (len(stores.pods), len(stores.nodes), len(stores.namespaces)) == (6000, 200, 8)
     assert (len(stores.deployments), len(stores.stateful_sets), len(stores.replica_sets)) == (360, 40, 360)
     assert (len(stores.budgets), len(stores.quotas)) == (400, 8)
 
 
-def test_every_workload_has_the_mix_that_it_should_have(stores: Stores) -> None:
+def test_every_workload_has_the_mix_that_it_should_have(stores: FilledStores) -> None:
     """There is nothing to do: pods run, ready, on nodes of the class of their slot; the others on on-demand."""
     snapshot = stores.snapshot()
     classes = {node.name: node.labels[names.CAPACITY] for node in snapshot.nodes.values()}
@@ -53,7 +53,7 @@ def test_every_workload_has_the_mix_that_it_should_have(stores: Stores) -> None:
         assert Mix(found[workload.uid, "spot"], found[workload.uid, "on-demand"]) == wanted
 
 
-def test_pods_have_slots_where_they_are_placed(stores: Stores) -> None:
+def test_pods_have_slots_where_they_are_placed(stores: FilledStores) -> None:
     """Each slot of a placed workload once; none elsewhere."""
     opted_in = {each.name for each in stores.namespaces.values() if each.is_opted_in}
     revisions, pods = grouped(stores.replica_sets.values(), owner_uid), grouped(stores.pods.values(), owner_uid)
@@ -65,7 +65,7 @@ def test_pods_have_slots_where_they_are_placed(stores: Stores) -> None:
         assert slots == (list(range(PODS_PER_WORKLOAD)) if workload.namespace in opted_in else [None] * 15)
 
 
-def test_nodes_have_room_for_their_pods(stores: Stores) -> None:
+def test_nodes_have_room_for_their_pods(stores: FilledStores) -> None:
     """In each resource, or the scheduler would not have put them there."""
     on_node = grouped(stores.pods.values(), node_name)
     for node in stores.nodes.values():
@@ -74,7 +74,7 @@ def test_nodes_have_room_for_their_pods(stores: Stores) -> None:
         assert all(amount <= node.allocatable[resource] for resource, amount in asked.items())
 
 
-def test_changes_are_changes_of_pods_that_are_there(stores: Stores) -> None:
+def test_changes_are_changes_of_pods_that_are_there(stores: FilledStores) -> None:
     """Each of another pod, and each a difference."""
     read = [PODS_IN_FULL.shape.event(line).item for line in changes(SIZE, 500)]
     assert len({pod.key for pod in read if pod is not None}) == 500

@@ -36,7 +36,7 @@ from placement.outage import Outages, reachable
 from placement.policy import Mistake, resolve
 from webhook.decisioncache import Batch, Batches
 from webhook.mistakes import Mistakes, nobody
-from webhook.review import Request, Verdict
+from webhook.review import AdmissionCall, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ UNLED_SECONDS = 60.0  # longer than any hand-over takes
 
 
 @dataclass(frozen=True, slots=True)
-class Stores:
+class Caches:
     """The caches that admission reads."""
 
     namespaces: Store[Namespace] = field(default_factory=Store)
@@ -77,7 +77,7 @@ class Admission:
 
     def __init__(
         self,
-        stores: Stores,
+        stores: Caches,
         configuration: Configuration,
         *,
         is_synced: Callable[[], bool],
@@ -112,7 +112,7 @@ class Admission:
         stores.priority_classes.subscribe(self._mark_stale)
         stores.budgets.subscribe(self._mark_budgets)
 
-    def place(self, request: Request, *, patient: bool = False) -> Verdict:
+    def place(self, request: AdmissionCall, *, patient: bool = False) -> Verdict:
         """What becomes of the pod. A patient caller gets NotYet where waiting a moment may help."""
         if not self._is_synced():
             return Verdict(Reason.NOT_READY)
@@ -142,7 +142,7 @@ class Admission:
         self._looked_up.update({each.uid: each for each in found})
 
     def _verdict(
-        self, request: Request, revision: Revision, mistakes: tuple[Mistake, ...], *, patient: bool
+        self, request: AdmissionCall, revision: Revision, mistakes: tuple[Mistake, ...], *, patient: bool
     ) -> Verdict:
         slot = self._slot(request, revision, patient)
         self._mistakes.tell(revision.workload, mistakes, dry_run=request.dry_run)
@@ -152,7 +152,7 @@ class Admission:
         decision, spec_patch = batch.decide(request.uid, slot, self._surroundings(batch))
         return Verdict(decision.reason, decision, mistakes, spec_patch)
 
-    def _slot(self, request: Request, revision: Revision, patient: bool) -> int:
+    def _slot(self, request: AdmissionCall, revision: Revision, patient: bool) -> int:
         """The ordinal's, or the lowest free one, which is then taken."""
         if revision.workload.kind is Kind.STATEFUL_SET:
             return max(0, ordinal(request.raw_pod) - revision.workload.first_ordinal)

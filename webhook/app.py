@@ -16,10 +16,10 @@ from placement import names
 from placement.decide import Reason
 from placement.model import Owner
 from webhook.admission import Admission, Found, NotYet, owner_uid
-from webhook.metrics import Metrics
+from webhook.metrics import WebhookMetrics
 from webhook.ownership import Tenure
 from webhook.peers import Estate, Question
-from webhook.review import MalformedReview, Request, TooLarge, Verdict, answer, parse, unchanged
+from webhook.review import AdmissionCall, MalformedReview, PodTooLarge, Verdict, answer, parse, unchanged
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,11 @@ class Door:
     """Answers admission calls. It never refuses a pod: whatever goes wrong, the pod is allowed unchanged."""
 
     def __init__(
-        self, admission: Admission, metrics: Metrics, executor: Executor | None = None, tenure: Tenure | None = None
+        self,
+        admission: Admission,
+        metrics: WebhookMetrics,
+        executor: Executor | None = None,
+        tenure: Tenure | None = None,
     ) -> None:
         self._admission = admission
         self._metrics = metrics
@@ -68,7 +72,7 @@ class Door:
                 pass
         return self._wait(call, body, passed, started)
 
-    def _read(self, body: bytes) -> Request | bytes:
+    def _read(self, body: bytes) -> AdmissionCall | bytes:
         """The call; or its answer, where it makes no sense but says whose it is. Else raises MalformedReview."""
         try:
             return parse(body)
@@ -88,12 +92,14 @@ class Door:
         estate = Estate() if self._tenure is None else await self._tenure.hand_over(question.uid, question.asker)
         return None if estate is None else msgspec.json.encode(estate)
 
-    def _may_decide(self, call: Request, passed: Sequence[str]) -> bool:
+    def _may_decide(self, call: AdmissionCall, passed: Sequence[str]) -> bool:
         """Good until the next time that we wait for something."""
         uid = owner_uid(call.raw_pod) if self._tenure is not None else None
         return self._tenure is None or uid is None or self._tenure.holds(uid, passed)
 
-    async def _elsewhere(self, call: Request, body: bytes, passed: Sequence[str], deadline: float) -> bytes | None:
+    async def _elsewhere(
+        self, call: AdmissionCall, body: bytes, passed: Sequence[str], deadline: float
+    ) -> bytes | None:
         """The answer of the replica that owns it; None where that is this one, or time is up: decide at once."""
         loop = asyncio.get_running_loop()
         while not self._may_decide(call, passed):
@@ -112,7 +118,7 @@ class Door:
                 return answer
         return None
 
-    async def _wait(self, call: Request, body: bytes, passed: Sequence[str], started: float) -> bytes:
+    async def _wait(self, call: AdmissionCall, body: bytes, passed: Sequence[str], started: float) -> bytes:
         """An answer that takes a while, observed as such wherever it comes from; and never none."""
         try:
             return await self._answer_later(call, body, passed, started)
@@ -120,7 +126,7 @@ class Door:
             log.exception("request %s: allowed unchanged", call.uid)
             return self._failed(call, started)
 
-    async def _answer_later(self, call: Request, body: bytes, passed: Sequence[str], started: float) -> bytes:
+    async def _answer_later(self, call: AdmissionCall, body: bytes, passed: Sequence[str], started: float) -> bytes:
         """Waits for the owner's answer; or for the caches, then looks up what they lack, then decides all the same."""
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -145,7 +151,7 @@ class Door:
 
         return self._told(told, started) if told is not None else self._open(call, place, started)
 
-    async def _found(self, call: Request, owner: Owner, deadline: float) -> Future[Found] | None:
+    async def _found(self, call: AdmissionCall, owner: Owner, deadline: float) -> Future[Found] | None:
         """A look-up that is done, also where it failed (to fail open is the door's business); None: not in time.
 
         Pods of one owner share it: a burst must not queue behind as many look-ups as it has pods.
@@ -167,7 +173,7 @@ class Door:
         self._metrics.seconds.observe(time.monotonic() - started)
         return answer
 
-    def _open(self, call: Request, place: Callable[[], Verdict], started: float | None = None) -> bytes:
+    def _open(self, call: AdmissionCall, place: Callable[[], Verdict], started: float | None = None) -> bytes:
         """One of the program's two boundaries: an error of ours must not cost anybody a pod."""
         began = time.monotonic() if started is None else started
         try:
@@ -175,7 +181,7 @@ class Door:
             text = answer(call, verdict)
         except NotYet:
             raise
-        except TooLarge as error:
+        except PodTooLarge as error:
             log.warning("request %s: left alone, since it is close to what can be stored: %s", call.uid, error)
             verdict, text = Verdict(Reason.TOO_LARGE), unchanged(call.uid)
         except Exception:  # the boundary
@@ -188,14 +194,14 @@ class Door:
         _log(call, verdict)
         return text
 
-    def _failed(self, call: Request, began: float) -> bytes:
+    def _failed(self, call: AdmissionCall, began: float) -> bytes:
         self._metrics.fail_open.inc()
         self._metrics.count(Verdict(Reason.ERROR))
         self._metrics.seconds.observe(time.monotonic() - began)
         return unchanged(call.uid)
 
 
-def _log(call: Request, verdict: Verdict) -> None:
+def _log(call: AdmissionCall, verdict: Verdict) -> None:
     warnings = verdict.warnings
     if not warnings and not log.isEnabledFor(logging.DEBUG):
         return
@@ -207,7 +213,7 @@ def _log(call: Request, verdict: Verdict) -> None:
         log.info("request %s: pod %s/%s: %s", call.uid, call.namespace, name, warning)
 
 
-def create_app(door: Door, metrics: Metrics, is_ready: Callable[[], str | None]) -> Flask:
+def create_app(door: Door, metrics: WebhookMetrics, is_ready: Callable[[], str | None]) -> Flask:
     """`is_ready` gives None, or what is missing."""
     app = Flask("webhook")
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY

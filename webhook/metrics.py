@@ -20,7 +20,7 @@ ANSWERED, FAILED = "answered", "failed"
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
-class Metrics:
+class WebhookMetrics:
     """The webhook's metrics, in a registry of their own."""
 
     def __init__(self) -> None:

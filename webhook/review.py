@@ -20,7 +20,7 @@ LARGEST_POD = 1_400_000
 LARGEST_ANNOTATIONS = 256 * 1024
 
 
-class TooLarge(ValueError):
+class PodTooLarge(ValueError):
     """With our patch the pod might be refused."""
 
 
@@ -33,7 +33,7 @@ class MalformedReview(ValueError):
         self.version = version or API_VERSION
 
 
-class Request(msgspec.Struct, frozen=True):
+class AdmissionCall(msgspec.Struct, frozen=True):
     """One call: the creation of a pod. Of the pod, `parse` reads what we look at; the rest stays as it is anyway."""
 
     uid: str
@@ -70,7 +70,7 @@ class _Container(TypedDict, total=False):
     restartPolicy: Any
 
 
-class _Spec(TypedDict, total=False):
+class _PodSpec(TypedDict, total=False):
     affinity: Any
     containers: list[_Container]
     initContainers: list[_Container]
@@ -86,7 +86,7 @@ class _Spec(TypedDict, total=False):
     topologySpreadConstraints: Any
 
 
-class _Metadata(TypedDict, total=False):
+class _PodMetadata(TypedDict, total=False):
     annotations: Any
     generateName: Any
     labels: Any
@@ -96,8 +96,8 @@ class _Metadata(TypedDict, total=False):
 
 
 class _Pod(TypedDict):
-    metadata: _Metadata
-    spec: _Spec
+    metadata: _PodMetadata
+    spec: _PodSpec
 
 
 class _Call(TypedDict, total=False):
@@ -116,7 +116,7 @@ class _Review(TypedDict, total=False):
 _READER = msgspec.json.Decoder(_Review)
 
 
-def parse(body: bytes) -> Request:
+def parse(body: bytes) -> AdmissionCall:
     """The request in a review. Raises MalformedReview that says what is wrong."""
     try:
         review = _decoded(body)
@@ -141,13 +141,13 @@ def _decoded(body: bytes) -> Any:
         return msgspec.json.decode(body)
 
 
-def _request(raw: dict[str, Any], size: int) -> Request:
+def _request(raw: dict[str, Any], size: int) -> AdmissionCall:
     raw_pod = raw.get("object")
     metadata, spec = (raw_pod.get("metadata"), raw_pod.get("spec")) if isinstance(raw_pod, dict) else (None, None)
     if raw.get("operation") != "CREATE" or not isinstance(metadata, dict) or not isinstance(spec, dict):
         raise MalformedReview("expected the creation of a pod with metadata and spec", raw["uid"])
     namespace = raw.get("namespace") or metadata.get("namespace") or ""
-    return Request(raw["uid"], str(namespace), raw["object"], raw.get("dryRun") is True, size)
+    return AdmissionCall(raw["uid"], str(namespace), raw["object"], raw.get("dryRun") is True, size)
 
 
 # --- the answer ------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def _request(raw: dict[str, Any], size: int) -> Request:
 _encode = msgspec.json.Encoder().encode
 
 
-def answer(request: Request, verdict: Verdict) -> bytes:
+def answer(request: AdmissionCall, verdict: Verdict) -> bytes:
     """Always allowed; patched where a decision has something to say. Raises TooLarge where the pod would be refused."""
     response: dict[str, Any] = {"uid": request.uid, "allowed": True}
     patch = _patch(request, verdict.decision, verdict.spec_patch) if verdict.decision else b"[]"
@@ -168,14 +168,14 @@ def answer(request: Request, verdict: Verdict) -> bytes:
     return _review(response)
 
 
-def _patch(request: Request, decision: Decision, of_spec: bytes | None) -> bytes:
+def _patch(request: AdmissionCall, decision: Decision, of_spec: bytes | None) -> bytes:
     """`placement.patch.patch` as JSON: the pod's own part of it, and the part that it may share with others."""
     own = metadata_patch(request.raw_pod["metadata"], decision)
     if of_spec is None:
         of_spec = _encode(spec_patch(request.raw_pod["spec"], decision.injection))
     encoded = _joined(_encode(own), of_spec)
     if _is_too_large(request, encoded, own):
-        raise TooLarge(f"{request.size} bytes, and {len(encoded)} of patch")
+        raise PodTooLarge(f"{request.size} bytes, and {len(encoded)} of patch")
     return encoded
 
 
@@ -184,7 +184,7 @@ def _joined(first: bytes, second: bytes) -> bytes:
     return b"%b,%b" % (first[:-1], second[1:]) if first != b"[]" != second else first if second == b"[]" else second
 
 
-def _is_too_large(request: Request, encoded: bytes, operations: list[dict[str, Any]]) -> bool:
+def _is_too_large(request: AdmissionCall, encoded: bytes, operations: list[dict[str, Any]]) -> bool:
     if request.size + len(encoded) > LARGEST_POD:
         return True
     return len(encoded) > LARGEST_ANNOTATIONS and _annotations_size(operations) > LARGEST_ANNOTATIONS

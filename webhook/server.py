@@ -94,7 +94,7 @@ async def _later(answer: Awaitable[bytes]) -> Response:
     return Response(200, await answer)
 
 
-class Identity:
+class TlsIdentity:
     """The served certificate. It is exchanged in the live context: new connections get the new one."""
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ def bind(address: str, *, shared: bool = False) -> socket.socket:
 
 async def serve(
     gateway: Gateway,
-    identity: Identity,
+    identity: TlsIdentity,
     tls: Sequence[socket.socket],
     plain: socket.socket,
     *,

@@ -15,17 +15,17 @@ from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload
 from placement.outage import Outages
-from webhook.admission import Admission, Stores
+from webhook.admission import Admission, Caches
 from webhook.app import Door, create_app
-from webhook.metrics import Metrics
-from webhook.server import Gateway, Identity, bind, serve
+from webhook.metrics import WebhookMetrics
+from webhook.server import Gateway, TlsIdentity, bind, serve
 
 UID = "7e2b1f5c-0000-4000-8000-000000000001"
 
 
-def stores() -> Stores:
+def stores() -> Caches:
     """A Deployment on twelve nodes."""
-    filled = Stores()
+    filled = Caches()
     filled.namespaces.put(Namespace("shop", {names.PLACEMENT: names.ENABLED}))
     for index in range(12):
         capacity = Class.SPOT if index % 2 else Class.ON_DEMAND
@@ -42,7 +42,7 @@ def stores() -> Stores:
     return filled
 
 
-def running_pods(into: Stores) -> None:
+def running_pods(into: Caches) -> None:
     """Eleven: the next slot is spot, which has the larger patch."""
     for slot in range(11):
         annotations = {names.SLOT: str(slot)}
@@ -56,7 +56,7 @@ async def forever() -> None:
 
 
 async def main(certificate: str, key: str, address: str) -> None:
-    known, metrics, identity = stores(), Metrics(), Identity()
+    known, metrics, identity = stores(), WebhookMetrics(), TlsIdentity()
     admission = Admission(
         known,
         Configuration(),

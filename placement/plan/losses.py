@@ -20,7 +20,7 @@ BY = "rebalancer"
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class GoneNode:
     """A node that was there: as it was last seen, and what proves that its machine is gone ("": nothing)."""
 
     node: Node
@@ -28,7 +28,7 @@ class Gone:
     proof: str = ""
 
 
-Lost = Mapping[str, Gone]  # by the node's name
+Lost = Mapping[str, GoneNode]  # by the node's name
 
 
 def proof_of(last_seen: Node, leaving_taints: Collection[str], is_deleted_by_cloud: bool) -> str:

@@ -7,14 +7,14 @@ from typing import Any, cast
 import pytest
 
 from certs.publish import CONFIGURATION, HOSTS, SECRET, Entries, bundle_of, data_of, publish, read_entries, write_secret
-from certs.renewal import Bundle, Seen, next_step
+from certs.renewal import Bundle, Published, next_step
 from kube.client import Client
 from kube.errors import Conflict, Invalid
 from placement import names
 from tests.certs.fakeapi import FakeApi
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
-BUNDLE = next_step(Bundle(), Seen(), None, HOSTS, NOW).bundle
+BUNDLE = next_step(Bundle(), Published(), None, HOSTS, NOW).bundle
 Raw = dict[str, Any]
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from certs import publish
 from certs.authority import LEAF_LIFETIME, issue, new_authority
 from certs.publish import CONFIGURATION, HOSTS, SECRET, bundle_of
-from certs.reconcile import Keeper, Source
-from certs.renewal import ROTATE_CA, ROTATE_LEAF, Bundle, Seen, authorities, next_step, successor, verifies
+from certs.reconcile import Issuer, Keeper
+from certs.renewal import ROTATE_CA, ROTATE_LEAF, Bundle, Published, authorities, next_step, successor, verifies
 from kube.client import Client
 from placement import names
 from tests.certs.fakeapi import FakeApi
@@ -26,7 +26,7 @@ from tests.certs.garble import garbled
 from tests.certs.test_publish import BUNDLE, NOW, configuration, secret
 from tests.examples import examples
 from webhook.peers import HttpsLines
-from webhook.server import Identity
+from webhook.server import TlsIdentity
 
 OVERLAP = timedelta(seconds=20)
 PASS_SECONDS = 2.0
@@ -46,7 +46,7 @@ class Clock:
         return NOW + timedelta(seconds=self.seconds)
 
 
-def keeper(api: FakeApi, clock: Clock | None = None, source: Source = Source.OWN) -> Keeper:
+def keeper(api: FakeApi, clock: Clock | None = None, source: Issuer = Issuer.OWN) -> Keeper:
     return Keeper(cast(Client, api), source, OVERLAP, clock or Clock())
 
 
@@ -114,24 +114,24 @@ def test_endless_conflicts_are_told() -> None:
         keeper(api).look(NOW)
 
 
-READINESS: dict[str, tuple[FakeApi, Source, datetime, str | None]] = {
-    "all is well": (healthy(), Source.OWN, NOW, None),
-    "no configuration": (FakeApi({}), Source.OWN, NOW, "the webhook configuration has no entries"),
+READINESS: dict[str, tuple[FakeApi, Issuer, datetime, str | None]] = {
+    "all is well": (healthy(), Issuer.OWN, NOW, None),
+    "no configuration": (FakeApi({}), Issuer.OWN, NOW, "the webhook configuration has no entries"),
     "nobody has issued one yet": (
         FakeApi({CONFIGURATION: configuration(b"")}),
-        Source.SECRET,
+        Issuer.SECRET,
         NOW,
         "no certificate yet",
     ),
     "nobody has published it yet": (
         FakeApi({SECRET: secret(BUNDLE), CONFIGURATION: configuration(b"")}),
-        Source.SECRET,
+        Issuer.SECRET,
         NOW,
         "the served certificate does not verify against the published bundle",
     ),
     "nobody has renewed it": (
         healthy(),
-        Source.SECRET,
+        Issuer.SECRET,
         NOW + LEAF_LIFETIME,
         "the served certificate expired at 2026-08-30T12:00:00+00:00",
     ),
@@ -139,7 +139,7 @@ READINESS: dict[str, tuple[FakeApi, Source, datetime, str | None]] = {
 
 
 @pytest.mark.parametrize(("api", "source", "now", "expected"), READINESS.values(), ids=READINESS.keys())
-def test_readiness_says_what_is_wrong(api: FakeApi, source: Source, now: datetime, expected: str | None) -> None:
+def test_readiness_says_what_is_wrong(api: FakeApi, source: Issuer, now: datetime, expected: str | None) -> None:
     """So that no call comes to a replica whose certificate callers would refuse."""
     replica = keeper(api, source=source)
     replica.look(now)
@@ -154,7 +154,7 @@ def test_before_the_first_pass_nothing_is_ready() -> None:
 def test_certificates_of_others_are_served_and_never_written() -> None:
     """Whatever state they are in. A garbled one is not taken; the next one is."""
     api = healthy()
-    replica = keeper(api, source=Source.SECRET)
+    replica = keeper(api, source=Issuer.SECRET)
     assert replica.look(NOW) == BUNDLE
     for bundle in (Bundle(), replace(BUNDLE, leaf_key=b"x")):
         api.store(SECRET, secret(bundle))
@@ -172,7 +172,7 @@ def test_certificates_of_others_are_served_and_never_written() -> None:
 def test_peers_trust_whatever_a_peer_may_serve() -> None:
     """What is published and what will be, each once, and nothing that is no certificate."""
     api = FakeApi({SECRET: secret(BUNDLE), CONFIGURATION: configuration(b"\xffjunk", BUNDLE.trusted)})
-    replica = keeper(api, source=Source.SECRET)
+    replica = keeper(api, source=Issuer.SECRET)
     replica.look(NOW)
     assert replica.trusted == BUNDLE.trusted
 
@@ -334,7 +334,7 @@ class Fleet:
         """It serves a certificate that callers accept; OpenSSL can load that, and what peers are judged by."""
         if replica.keeper.serving is None or replica.keeper.missing(self.clock.now) is not None:
             return False
-        Identity().load(replica.keeper.serving.leaf, replica.keeper.serving.leaf_key)
+        TlsIdentity().load(replica.keeper.serving.leaf, replica.keeper.serving.leaf_key)
         HttpsLines().trust(replica.keeper.trusted)
         return True
 
@@ -368,7 +368,7 @@ def come_to_rest(world: Fleet) -> None:
 
 def another() -> Bundle:
     """Such as a backup of another cluster."""
-    return next_step(Bundle(), Seen(), None, HOSTS, NOW).bundle
+    return next_step(Bundle(), Published(), None, HOSTS, NOW).bundle
 
 
 def forget(world: Fleet) -> None:

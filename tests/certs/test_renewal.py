@@ -21,9 +21,9 @@ from certs.renewal import (
     ROTATE_CA,
     ROTATE_LEAF,
     Bundle,
-    Seen,
-    Step,
-    Why,
+    Change,
+    Published,
+    Renewal,
     authorities,
     expiry,
     is_accepted,
@@ -42,12 +42,12 @@ HOSTS = ("spotweave-webhook.spotweave-system.svc",)
 DAY = timedelta(days=1)
 
 
-def seen(*published: bytes, standing: timedelta = OVERLAP) -> Seen:
+def seen(*published: bytes, standing: timedelta = OVERLAP) -> Published:
     """What these entries publish, unchanged for as long as is asked for."""
-    return Seen(frozenset(published), standing, standing)
+    return Published(frozenset(published), standing, standing)
 
 
-def step(bundle: Bundle, now: datetime = NOW, standing: timedelta = OVERLAP) -> Step:
+def step(bundle: Bundle, now: datetime = NOW, standing: timedelta = OVERLAP) -> Renewal:
     """The next step where the bundle is published and nobody remembers anything."""
     return next_step(bundle, seen(bundle.trusted, standing=standing), None, HOSTS, now)
 
@@ -61,7 +61,7 @@ DROPPED = step(SWITCHED).bundle
 
 def test_a_fresh_bundle_verifies() -> None:
     """One authority, and a leaf that a caller who trusts it accepts now."""
-    assert step(Bundle()).why is Why.REISSUED
+    assert step(Bundle()).why is Change.REISSUED
     assert verifies(FRESH, HOSTS, NOW)
     assert len(authorities(FRESH.trusted)) == 1
     assert expiry(FRESH.leaf) == NOW + LEAF_LIFETIME
@@ -84,7 +84,7 @@ def test_a_leaf_is_accepted_for_its_lifetime(at: datetime, expected: bool) -> No
 
 def test_nothing_due_gives_the_same_object() -> None:
     """So that the caller knows that nothing has to be written."""
-    assert step(FRESH) == Step(FRESH, Why.NOTHING)
+    assert step(FRESH) == Renewal(FRESH, Change.NOTHING)
     assert step(FRESH, NOW + LEAF_LIFETIME - LEAF_LOOK_AHEAD - DAY).bundle is FRESH
 
 
@@ -99,11 +99,11 @@ LEAF_DUE = {
 def test_a_leaf_is_renewed_by_the_same_authority(bundle: Bundle, now: datetime) -> None:
     """Callers trust the authority already: nobody has to be told."""
     new = step(bundle, now)
-    assert new.why is Why.RENEWED
+    assert new.why is Change.RENEWED
     assert (new.bundle.trusted, new.bundle.authority_key) == (FRESH.trusted, FRESH.authority_key)
     assert new.bundle.leaf != FRESH.leaf
     assert expiry(new.bundle.leaf) == now + LEAF_LIFETIME
-    assert step(new.bundle, now).why is Why.NOTHING
+    assert step(new.bundle, now).why is Change.NOTHING
 
 
 # --- the authority's rotation ----------------------------------------------------------------------------------------
@@ -111,7 +111,11 @@ def test_a_leaf_is_renewed_by_the_same_authority(bundle: Bundle, now: datetime) 
 
 def test_an_authority_is_exchanged_in_steps() -> None:
     """Trust both, sign with the new one, trust the new one alone; then there is nothing to do."""
-    assert [step(each).why for each in (BEGUN, SWITCHED, DROPPED)] == [Why.SWITCHED, Why.DROPPED, Why.NOTHING]
+    assert [step(each).why for each in (BEGUN, SWITCHED, DROPPED)] == [
+        Change.SWITCHED,
+        Change.DROPPED,
+        Change.NOTHING,
+    ]
     assert authorities(BEGUN.trusted)[0] == authorities(FRESH.trusted)[0]
     assert (BEGUN.leaf, BEGUN.authority_key, BEGUN.wish) == (FRESH.leaf, FRESH.authority_key, b"")
     assert SWITCHED.trusted == BEGUN.trusted
@@ -130,47 +134,50 @@ def test_whoever_is_one_step_behind_is_accepted() -> None:
     assert not verifies(replace(DROPPED, trusted=FRESH.trusted), HOSTS, NOW)  # so the steps are needed
 
 
-HASTY: dict[str, tuple[Bundle, Seen]] = {
+HASTY: dict[str, tuple[Bundle, Published]] = {
     "begun, and published a moment ago": (BEGUN, seen(BEGUN.trusted, standing=OVERLAP / 2)),
     "begun, and not published": (BEGUN, seen(FRESH.trusted)),
     "begun, and one entry lacks it": (BEGUN, seen(FRESH.trusted, BEGUN.trusted)),
     "begun, and there is no entry": (BEGUN, seen()),
-    "begun, and the Secret has just changed": (BEGUN, Seen(frozenset({BEGUN.trusted}), OVERLAP, OVERLAP / 2)),
-    "switched a moment ago": (SWITCHED, Seen(frozenset({SWITCHED.trusted}), OVERLAP, timedelta())),
+    "begun, and the Secret has just changed": (BEGUN, Published(frozenset({BEGUN.trusted}), OVERLAP, OVERLAP / 2)),
+    "switched a moment ago": (SWITCHED, Published(frozenset({SWITCHED.trusted}), OVERLAP, timedelta())),
     "switched, and the caBundle is overwritten": (SWITCHED, seen(OTHER.trusted)),
 }
 
 
 @pytest.mark.parametrize(("bundle", "sight"), HASTY.values(), ids=HASTY.keys())
-def test_no_step_is_taken_too_early(bundle: Bundle, sight: Seen) -> None:
+def test_no_step_is_taken_too_early(bundle: Bundle, sight: Published) -> None:
     """Before the last step has been seen, whole and unchanged, for the overlap."""
-    assert next_step(bundle, sight, bundle, HOSTS, NOW) == Step(bundle, Why.NOTHING)
+    assert next_step(bundle, sight, bundle, HOSTS, NOW) == Renewal(bundle, Change.NOTHING)
 
 
 def test_an_authority_is_due_half_a_year_ahead() -> None:
     """And a leaf that outlives its authority is not renewed for ever."""
     late = NOW + CA_LIFETIME - CA_LOOK_AHEAD + DAY
     leaf = step(FRESH, late - 2 * DAY).bundle
-    assert step(leaf, late).why is Why.BEGUN
+    assert step(leaf, late).why is Change.BEGUN
     very_late = NOW + CA_LIFETIME - 10 * DAY
     leaf = step(FRESH, very_late).bundle
-    assert step(leaf, very_late).why is Why.BEGUN
+    assert step(leaf, very_late).why is Change.BEGUN
 
 
 WISHES = {
-    "nonsense is removed": (replace(FRESH, wish=b"\xff"), Why.UNKNOWN_WISH),
-    "a new authority waits for the rotation that is under way": (replace(SWITCHED, wish=ROTATE_CA), Why.DROPPED),
-    "and is issued after it": (replace(DROPPED, wish=ROTATE_CA), Why.BEGUN),
-    "a leaf is issued at once, even so": (replace(BEGUN, wish=ROTATE_LEAF), Why.RENEWED),
+    "nonsense is removed": (replace(FRESH, wish=b"\xff"), Change.UNKNOWN_WISH),
+    "a new authority waits for the rotation that is under way": (
+        replace(SWITCHED, wish=ROTATE_CA),
+        Change.DROPPED,
+    ),
+    "and is issued after it": (replace(DROPPED, wish=ROTATE_CA), Change.BEGUN),
+    "a leaf is issued at once, even so": (replace(BEGUN, wish=ROTATE_LEAF), Change.RENEWED),
 }
 
 
 @pytest.mark.parametrize(("bundle", "why"), WISHES.values(), ids=WISHES.keys())
-def test_wishes_are_carried_out_once(bundle: Bundle, why: Why) -> None:
+def test_wishes_are_carried_out_once(bundle: Bundle, why: Change) -> None:
     """Each is removed by the step that carries it out."""
     assert step(bundle).why is why
     new = step(bundle).bundle
-    assert new.wish == (ROTATE_CA if why is Why.DROPPED else b"")
+    assert new.wish == (ROTATE_CA if why is Change.DROPPED else b"")
 
 
 # --- damage ----------------------------------------------------------------------------------------------------------
@@ -184,50 +191,53 @@ MFECAQEEFQBlB1j3nFH9Wff38O38RomR634WOKAHBgUrgQQACKEsAyoABL1Aj74C
 """
 
 
-DAMAGED: dict[str, tuple[Bundle, Why]] = {
-    "nothing at all": (Bundle(), Why.REISSUED),
-    "no authority": (replace(FRESH, trusted=b""), Why.REISSUED),
-    "a garbled authority": (replace(FRESH, trusted=b"-----BEGIN CERTIFICATE-----\nx"), Why.REISSUED),
-    "no authority's key": (replace(FRESH, authority_key=b""), Why.BEGUN),
-    "a garbled authority's key": (replace(FRESH, authority_key=b"\xff\x00"), Why.BEGUN),
-    "another authority's key": (replace(FRESH, authority_key=OTHER.authority_key), Why.BEGUN),
-    "an authority's key of a strange curve": (replace(FRESH, authority_key=STRANGE_KEY), Why.BEGUN),
-    "no leaf": (replace(FRESH, leaf=b""), Why.RENEWED),
-    "a garbled leaf": (replace(FRESH, leaf=FRESH.leaf[:-60]), Why.RENEWED),
-    "no leaf's key": (replace(FRESH, leaf_key=b""), Why.RENEWED),
-    "a garbled leaf's key": (replace(FRESH, leaf_key=b"key"), Why.RENEWED),
-    "a leaf's key of a strange curve": (replace(FRESH, leaf_key=STRANGE_KEY), Why.RENEWED),
-    "another leaf's key": (replace(FRESH, leaf_key=OTHER.leaf_key), Why.RENEWED),
-    "a leaf of a foreign authority": (replace(FRESH, leaf=OTHER.leaf, leaf_key=OTHER.leaf_key), Why.RENEWED),
-    "the authority itself as leaf": (replace(FRESH, leaf=FRESH.trusted, leaf_key=FRESH.authority_key), Why.RENEWED),
-    "begun, no leaf": (replace(BEGUN, leaf=b""), Why.RENEWED),
-    "begun, no leaf and no authority's key": (replace(BEGUN, leaf=b"", authority_key=b""), Why.RENEWED),
-    "begun, a garbled next key": (replace(BEGUN, next_key=b"x"), Why.ABANDONED),
-    "begun, a next key of a strange curve": (replace(BEGUN, next_key=STRANGE_KEY), Why.ABANDONED),
+DAMAGED: dict[str, tuple[Bundle, Change]] = {
+    "nothing at all": (Bundle(), Change.REISSUED),
+    "no authority": (replace(FRESH, trusted=b""), Change.REISSUED),
+    "a garbled authority": (replace(FRESH, trusted=b"-----BEGIN CERTIFICATE-----\nx"), Change.REISSUED),
+    "no authority's key": (replace(FRESH, authority_key=b""), Change.BEGUN),
+    "a garbled authority's key": (replace(FRESH, authority_key=b"\xff\x00"), Change.BEGUN),
+    "another authority's key": (replace(FRESH, authority_key=OTHER.authority_key), Change.BEGUN),
+    "an authority's key of a strange curve": (replace(FRESH, authority_key=STRANGE_KEY), Change.BEGUN),
+    "no leaf": (replace(FRESH, leaf=b""), Change.RENEWED),
+    "a garbled leaf": (replace(FRESH, leaf=FRESH.leaf[:-60]), Change.RENEWED),
+    "no leaf's key": (replace(FRESH, leaf_key=b""), Change.RENEWED),
+    "a garbled leaf's key": (replace(FRESH, leaf_key=b"key"), Change.RENEWED),
+    "a leaf's key of a strange curve": (replace(FRESH, leaf_key=STRANGE_KEY), Change.RENEWED),
+    "another leaf's key": (replace(FRESH, leaf_key=OTHER.leaf_key), Change.RENEWED),
+    "a leaf of a foreign authority": (replace(FRESH, leaf=OTHER.leaf, leaf_key=OTHER.leaf_key), Change.RENEWED),
+    "the authority itself as leaf": (
+        replace(FRESH, leaf=FRESH.trusted, leaf_key=FRESH.authority_key),
+        Change.RENEWED,
+    ),
+    "begun, no leaf": (replace(BEGUN, leaf=b""), Change.RENEWED),
+    "begun, no leaf and no authority's key": (replace(BEGUN, leaf=b"", authority_key=b""), Change.RENEWED),
+    "begun, a garbled next key": (replace(BEGUN, next_key=b"x"), Change.ABANDONED),
+    "begun, a next key of a strange curve": (replace(BEGUN, next_key=STRANGE_KEY), Change.ABANDONED),
     "begun, and the next authority is none": (
         replace(BEGUN, trusted=FRESH.trusted + FRESH.leaf, next_key=FRESH.leaf_key),
-        Why.ABANDONED,
+        Change.ABANDONED,
     ),
     "the key is that of a leaf, which cannot issue": (
         replace(FRESH, trusted=FRESH.trusted + OTHER.leaf, authority_key=OTHER.leaf_key),
-        Why.BEGUN,
+        Change.BEGUN,
     ),
     "a leaf of the old authority though the new one signs": (
         replace(SWITCHED, leaf=FRESH.leaf, leaf_key=FRESH.leaf_key),
-        Why.RENEWED,
+        Change.RENEWED,
     ),
 }
 
 
 @pytest.mark.parametrize(("bundle", "why"), DAMAGED.values(), ids=DAMAGED.keys())
-def test_whatever_is_damaged_is_repaired(bundle: Bundle, why: Why) -> None:
+def test_whatever_is_damaged_is_repaired(bundle: Bundle, why: Change) -> None:
     """In one step to a leaf that verifies, and in a few to one authority and its key."""
     new = step(bundle)
     assert new.why is why
     assert verifies(new.bundle, HOSTS, NOW)
     for _ in range(4):
         new = step(new.bundle)
-    assert new.why is Why.NOTHING
+    assert new.why is Change.NOTHING
     assert len(authorities(new.bundle.trusted)) == 1
     assert signer(new.bundle)
     assert not successor(new.bundle)
@@ -258,13 +268,13 @@ def test_no_byte_of_the_der_stops_a_pass(
 def test_a_replica_that_remembers_puts_it_back(bundle: Bundle) -> None:
     """No new authority, so no call is lost; a wish that was written meanwhile is kept."""
     restored = next_step(replace(bundle, wish=ROTATE_CA), seen(FRESH.trusted), FRESH, HOSTS, NOW)
-    assert restored == Step(replace(FRESH, wish=ROTATE_CA), Why.RESTORED)
+    assert restored == Renewal(replace(FRESH, wish=ROTATE_CA), Change.RESTORED)
 
 
 def test_what_is_remembered_must_be_good() -> None:
     """An expired memory is not put back."""
     late = NOW + LEAF_LIFETIME + DAY
-    assert next_step(Bundle(), seen(FRESH.trusted), FRESH, HOSTS, late).why is Why.REISSUED
+    assert next_step(Bundle(), seen(FRESH.trusted), FRESH, HOSTS, late).why is Change.REISSUED
 
 
 def test_with_nothing_to_go_on_from_published_authorities_stay_trusted() -> None:
@@ -283,10 +293,10 @@ def test_an_expired_authority_is_trusted_no_more() -> None:
 def test_a_secret_that_was_exchanged_does_not_cut_off_what_is_served() -> None:
     """Somebody put a backup into place: what we serve stays trusted, and is dropped in the usual way."""
     new = next_step(OTHER, seen(FRESH.trusted), FRESH, HOSTS, NOW)
-    assert new.why is Why.TRUSTED
+    assert new.why is Change.TRUSTED
     assert authorities(new.bundle.trusted) == (*authorities(OTHER.trusted), *authorities(FRESH.trusted))
-    assert next_step(new.bundle, seen(new.bundle.trusted), FRESH, HOSTS, NOW) == Step(
-        replace(OTHER, trusted=OTHER.trusted), Why.DROPPED
+    assert next_step(new.bundle, seen(new.bundle.trusted), FRESH, HOSTS, NOW) == Renewal(
+        replace(OTHER, trusted=OTHER.trusted), Change.DROPPED
     )
 
 
@@ -313,14 +323,14 @@ def test_an_authority_from_the_future_is_replaced() -> None:
     """A clock that was ahead when it was issued; else every pass would sign a leaf that nobody accepts."""
     future = step(Bundle(), NOW + 30 * DAY).bundle
     new = step(future)
-    assert new.why is Why.REISSUED
+    assert new.why is Change.REISSUED
     assert verifies(new.bundle, HOSTS, NOW)
 
 
 @pytest.mark.parametrize("minutes", [-30, -5, 5, 30])
 def test_clocks_that_differ_by_minutes_do_not_fight(minutes: int) -> None:
     """What one replica issues, another with an earlier or later clock leaves as it is."""
-    assert step(FRESH, NOW + timedelta(minutes=minutes)).why is Why.NOTHING
+    assert step(FRESH, NOW + timedelta(minutes=minutes)).why is Change.NOTHING
 
 
 def rsa_authority() -> Issued:
@@ -349,7 +359,7 @@ def test_an_authority_of_another_kind_is_replaced() -> None:
 
 
 NEWER = step(replace(FRESH, wish=ROTATE_LEAF)).bundle
-SERVED: dict[str, tuple[Bundle | None, Bundle, Seen, Bundle | None]] = {
+SERVED: dict[str, tuple[Bundle | None, Bundle, Published, Bundle | None]] = {
     "the first leaf at once": (None, FRESH, seen(standing=timedelta()), FRESH),
     "a new leaf of the same authority at once": (FRESH, NEWER, seen(FRESH.trusted), NEWER),
     "the new authority's leaf when callers trust it": (BEGUN, SWITCHED, seen(SWITCHED.trusted), SWITCHED),
@@ -373,7 +383,7 @@ SERVED: dict[str, tuple[Bundle | None, Bundle, Seen, Bundle | None]] = {
 
 
 @pytest.mark.parametrize(("serving", "bundle", "sight", "expected"), SERVED.values(), ids=SERVED.keys())
-def test_a_replica_serves(serving: Bundle | None, bundle: Bundle, sight: Seen, expected: Bundle | None) -> None:
+def test_a_replica_serves(serving: Bundle | None, bundle: Bundle, sight: Published, expected: Bundle | None) -> None:
     """The Secret's leaf as soon as callers accept it; until then the one it has."""
     assert serves(serving, bundle, sight, HOSTS, NOW, OVERLAP) == expected
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from rich.text import Text
 
-from cli import output as show
+from cli import output
 from cli.main import parser
 from cli.metrics import ROOT
 from kube.errors import Unreachable
@@ -28,7 +28,7 @@ class Size(StrEnum):
 
 
 RAW = {"size": Size.LARGE, "pods": ("a", "b"), "text": "≥ 1", "none": None}
-FINDING = show.Finding(RAW, lambda: Text("two pods", style="bold red"), 1)
+FINDING = output.Result(RAW, lambda: Text("two pods", style="bold red"), 1)
 
 
 def asked(output: str, watch: float | None = None) -> argparse.Namespace:
@@ -37,9 +37,9 @@ def asked(output: str, watch: float | None = None) -> argparse.Namespace:
 
 def test_scripts_read_the_same_in_both_formats(capsys: pytest.CaptureFixture[str]) -> None:
     """YAML is as JSON would be read: no enumerations, no tuples."""
-    assert show.show(asked("json"), lambda: FINDING) == 1
+    assert output.show(asked("json"), lambda: FINDING) == 1
     as_json = capsys.readouterr().out
-    assert show.show(asked("yaml"), lambda: FINDING) == 1
+    assert output.show(asked("yaml"), lambda: FINDING) == 1
     as_yaml = capsys.readouterr().out
     expected = {"size": "large", "pods": ["a", "b"], "text": "≥ 1", "none": None}
     assert json.loads(as_json) == yaml.safe_load(as_yaml) == expected
@@ -49,15 +49,15 @@ def test_scripts_read_the_same_in_both_formats(capsys: pytest.CaptureFixture[str
 
 def test_no_colours_where_nobody_sees_them(capsys: pytest.CaptureFixture[str]) -> None:
     """A pipe or a file gets plain text."""
-    assert show.show(asked("table"), lambda: FINDING) == 1
+    assert output.show(asked("table"), lambda: FINDING) == 1
     assert capsys.readouterr().out == "two pods\n"
 
 
 WATCHED = """
 from argparse import Namespace
-from cli import output as show
+from cli import output
 from tests.cli.test_show import FINDING, looks
-show.show(Namespace(output="table", watch=0.0), looks(FINDING, FINDING))
+output.show(Namespace(output="table", watch=0.0), looks(FINDING, FINDING))
 """
 
 
@@ -77,11 +77,11 @@ def test_a_terminal_gets_colours_and_one_picture_in_the_place_of_the_other(no_co
     assert ("\x1b[1;31m" in text) == (not no_color)
 
 
-def looks(*findings: show.Finding | Exception) -> Callable[[], show.Finding]:
+def looks(*findings: output.Result | Exception) -> Callable[[], output.Result]:
     """These one after the other; then Ctrl-C."""
     rest = iter((*findings, KeyboardInterrupt()))
 
-    def look() -> show.Finding:
+    def look() -> output.Result:
         found = next(rest)
         if isinstance(found, BaseException):
             raise found
@@ -90,20 +90,20 @@ def looks(*findings: show.Finding | Exception) -> Callable[[], show.Finding]:
     return look
 
 
-@pytest.mark.parametrize("output", ["json", "yaml"])
-def test_who_watches_gets_one_document_after_the_other(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_who_watches_gets_one_document_after_the_other(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     """JSON line by line, YAML with separators; the exit code is that of the last look."""
-    second = show.Finding({"pods": 2}, lambda: "", 0)
-    assert show.show(asked(output, 0.0), looks(FINDING, second)) == 0
+    second = output.Result({"pods": 2}, lambda: "", 0)
+    assert output.show(asked(form, 0.0), looks(FINDING, second)) == 0
     text = capsys.readouterr().out
-    documents = [*map(json.loads, text.splitlines())] if output == "json" else [*yaml.safe_load_all(text)]
+    documents = [*map(json.loads, text.splitlines())] if form == "json" else [*yaml.safe_load_all(text)]
     assert [each.get("pods") for each in documents] == [["a", "b"], 2]
 
 
 def test_a_failed_look_is_told_and_not_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     """The API server is restarted, say."""
     refused = Unreachable("GET /api/v1/nodes", "connection refused")
-    assert show.show(asked("table", 0.0), looks(FINDING, refused, FINDING)) == 1
+    assert output.show(asked("table", 0.0), looks(FINDING, refused, FINDING)) == 1
     told = capsys.readouterr()
     assert told.out.count("two pods") == 2
     assert "connection refused" in told.err
@@ -117,14 +117,14 @@ def test_what_looks_at_the_cluster_can_be_watched(command: list[str]) -> None:
     """Every five seconds, or as often as one likes."""
     read = parser().parse_args
     assert read(command).watch is None
-    assert read([*command, "--watch"]).watch == show.EVERY_SECONDS
+    assert read([*command, "--watch"]).watch == output.EVERY_SECONDS
     assert read([*command, "-w", "2"]).watch == 2.0
 
 
 def test_long_lines_of_a_text_are_left_whole(capsys: pytest.CaptureFixture[str]) -> None:
     """So that one can search for what they say."""
     line = "a pod " * 30
-    assert show.show(asked("text"), lambda: show.Finding({}, lambda: Text(line))) == 0
+    assert output.show(asked("text"), lambda: output.Result({}, lambda: Text(line))) == 0
     assert capsys.readouterr().out == f"{line}\n"
 
 
@@ -144,8 +144,8 @@ COMMANDS = (*WATCHED_COMMANDS, *OUTAGES, ["lint", "-f", "x"], ["pause"], ["resum
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_that_tells_something_speaks_yaml(command: list[str]) -> None:
     """And JSON."""
-    for output in ("json", "yaml"):
-        assert parser().parse_args([*command, "-o", output]).output == output
+    for form in ("json", "yaml"):
+        assert parser().parse_args([*command, "-o", form]).output == form
 
 
 @pytest.mark.parametrize("command", ["status", "rebalancer", "webhook", "run --kubeconfig x"])

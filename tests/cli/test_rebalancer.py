@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from kubernetes.client import Configuration as ClientConfiguration
 
-from cli.rebalancer import Program
+from cli.rebalancer import RebalancerProgram
 from cli.signs import signs_for_reading
 from kube.client import Client
 from kube.crashpoints import NO_FAULTS
@@ -96,7 +96,7 @@ def api() -> Iterator[tuple[Client, list[str]]]:
 
 
 @contextmanager
-def running(program: Program) -> Iterator[None]:
+def running(program: RebalancerProgram) -> Iterator[None]:
     thresholds = gc.get_threshold()
     thread = threading.Thread(target=program.run)
     thread.start()
@@ -120,7 +120,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 def test_events_that_cannot_be_read_stop_nothing() -> None:
     """It is ready, leads, and makes passes; Events only make it quicker."""
     with api() as (client, refused):
-        program = Program(client, Configuration(), NO_FAULTS)
+        program = RebalancerProgram(client, Configuration(), NO_FAULTS)
         with running(program):
             wait_for(lambda: len(refused) >= 3)
             wait_for(lambda: program.missing() is None)

@@ -9,7 +9,7 @@ import pytest
 
 from cli.status import as_json, as_table, left_over_table
 from placement import names
-from placement.availability import Availability, Source
+from placement.availability import Availability, Basis
 from placement.configuration import Configuration
 from placement.exposure import Place, exposure
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
@@ -105,7 +105,7 @@ def test_outages_that_stand_are_shown_on_top() -> None:
     assert as_json((), NOW, outages=outages)["outages"] == [each.raw for each in outages]
 
 
-def exposed(ready: list[Place], needed: int, source: Source = Source.DECLARED) -> tuple[str, str]:
+def exposed(ready: list[Place], needed: int, source: Basis = Basis.DECLARED) -> tuple[str, str]:
     """The last column of the table, and what is said below it."""
     (web,) = found()
     exposure_of = exposure(ready, Availability(needed, source))
@@ -152,7 +152,7 @@ def test_headroom_and_the_largest_loss_that_is_survived(
 
 def test_what_is_assumed_is_marked_and_not_complained_about() -> None:
     """Nobody said how many must serve."""
-    assert exposed(ON_DEMAND, 3, Source.ASSUMED) == (
+    assert exposed(ON_DEMAND, 3, Basis.ASSUMED) == (
         "0* none",
         "* assumed from the rollout: no min-available, no PodDisruptionBudget",
     )

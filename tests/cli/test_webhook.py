@@ -13,7 +13,7 @@ import pytest
 from certs.publish import Version
 from certs.reconcile import Keeper
 from certs.renewal import Bundle
-from cli.webhook import Program, peer_address
+from cli.webhook import WebhookProgram, peer_address
 from kube.client import Client
 from placement.configuration import Configuration
 from tests.certs.test_publish import BUNDLE
@@ -48,11 +48,11 @@ class Looking(Keeper):
         return seen
 
 
-def keep(keeper: Looking) -> Program:
+def keep(keeper: Looking) -> WebhookProgram:
     """Runs the chores of a webhook until the keeper has seen all that it should."""
 
-    async def chores() -> Program:
-        program = Program(cast(Client, None), Configuration(), "", keeper)
+    async def chores() -> WebhookProgram:
+        program = WebhookProgram(cast(Client, None), Configuration(), "", keeper)
         with pytest.raises(asyncio.CancelledError):
             await program.chores()
         return program
@@ -60,7 +60,7 @@ def keep(keeper: Looking) -> Program:
     return asyncio.run(chores())
 
 
-def expiry_of(program: Program) -> float:
+def expiry_of(program: WebhookProgram) -> float:
     return program.metrics.registry.get_sample_value("spotweave_certificate_expiry_timestamp_seconds") or 0.0
 
 
@@ -91,7 +91,7 @@ def test_a_changed_configuration_is_looked_at_at_once() -> None:
     keeper.seconds = 3600.0
 
     async def scene() -> None:
-        program = Program(cast(Client, None), Configuration(), "", keeper)
+        program = WebhookProgram(cast(Client, None), Configuration(), "", keeper)
         chores = asyncio.ensure_future(program.chores())
         while not keeper.done:
             await asyncio.sleep(0.001)

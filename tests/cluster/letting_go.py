@@ -10,7 +10,7 @@ from kube.errors import NotFound
 from kube.podwriter import PodWriter
 from kube.resources import DEPLOYMENTS, PODS_IN_FULL, REPLICA_SETS
 from placement import names
-from placement.availability import Availability, Source
+from placement.availability import Availability, Basis
 from placement.model import Class, Key, Pod, ReplicaSet, Workload
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Why
@@ -48,7 +48,7 @@ def read_deployment(client: Client, revision: ReplicaSet) -> Workload:
 def releasing(client: Client, pod: Pod) -> Action:
     revision = read_revision(client, pod)
     cohort = Cohort(revision.uid, revision.replicas, True, revision.template, (pod,))
-    group = Group(read_deployment(client, revision), Policy(), Availability(0, Source.ASSUMED), (cohort,))
+    group = Group(read_deployment(client, revision), Policy(), Availability(0, Basis.ASSUMED), (cohort,))
     return release(group, pod, time.time() + SECONDS, Why.RATIO, None, Class.SPOT)
 
 

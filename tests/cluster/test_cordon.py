@@ -12,7 +12,7 @@ import pytest
 from kube.configmaps import PATH as CONFIG_MAPS
 from localcluster import Profile
 from localcluster.nodes import create_nodes, raw_node
-from localcluster.profile import Pool
+from localcluster.profile import NodePool
 from localcluster.reclaim import TERMINATION_TAINT
 from placement import names
 from tests.cluster.scene import CONFIGURATION, Scene, staged
@@ -23,8 +23,8 @@ from tests.cluster.world import wait_for
 pytestmark = pytest.mark.cluster
 
 REPLICAS, NODES, ROOM = 40, 20, 10
-ON_DEMAND = Pool("on-demand", "zone-a", "m5.2xlarge", 2, "8", "32Gi", "on-demand", pods=ROOM // 2)
-SPOT = Pool("spot", "zone-a", "m5.2xlarge", NODES, "8", "32Gi", "spot", pods=REPLICAS // NODES)
+ON_DEMAND = NodePool("on-demand", "zone-a", "m5.2xlarge", 2, "8", "32Gi", "on-demand", pods=ROOM // 2)
+SPOT = NodePool("spot", "zone-a", "m5.2xlarge", NODES, "8", "32Gi", "spot", pods=REPLICAS // NODES)
 EVERY_SLOT_SPOT = {names.SPOT_RATIO: "100%", names.MIN_ON_DEMAND: "0"}
 NOTICE = {"key": TERMINATION_TAINT, "value": "spot-interruption", "effect": "NoSchedule"}
 AT_ONCE = 2
@@ -70,7 +70,7 @@ def left_on(scene: Scene, nodes: Sequence[str]) -> int:
     return sum(pod["spec"].get("nodeName") in nodes for pod in scene.world.pods("web"))
 
 
-def bring(scene: Scene, pool: Pool, places: int) -> None:
+def bring(scene: Scene, pool: NodePool, places: int) -> None:
     """One more node of a pool, as an autoscaler brings it."""
     more = raw_node(replace(pool, pods=places), f"more-{pool.name}", scene.cluster.profile.region)
     create_nodes(scene.cluster.api, [more])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from localcluster import Profile
-from localcluster.profile import Pool
+from localcluster.profile import NodePool
 from placement import names
 from placement.slots import Mix
 from tests.cluster.scene import PLAIN, Scene, staged
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 HOSTS = 6
 PROFILE = Profile(
     tuple(
-        Pool(f"{of}-{zone}", f"zone-{zone}", "m5.2xlarge", 1, "8", "32Gi", of)
+        NodePool(f"{of}-{zone}", f"zone-{zone}", "m5.2xlarge", 1, "8", "32Gi", of)
         for of in ("on-demand", "spot")
         for zone in "abc"
     )

@@ -23,7 +23,7 @@ from kube.client import Client, connect
 from kube.events import EventWriter
 from localcluster import LocalCluster
 from placement import names
-from placement.lint import SHOWN_LENGTH, Written, findings_in
+from placement.lint import SHOWN_LENGTH, LintedObject, findings_in
 from placement.model import Kind, Workload
 from placement.policy import LONGEST_VALUE, SETTINGS, WHITE_SPACE, Mistake, Setting, mistakes_in
 from tests.cluster.world import World, wait_for, workload
@@ -187,7 +187,7 @@ def test_all_that_lint_finds_offline_is_told(teller: Teller, kind: str) -> None:
     raw["spec"]["template"]["metadata"]["labels"][names.PLACEMENT] = "never"
     raw["spec"]["template"]["metadata"]["annotations"] = {names.SPREAD: "none", names.PREFIX + "pod-group": "a"}
     found = findings_in(
-        Written(
+        LintedObject(
             "workload",
             annotations,
             raw["metadata"]["labels"],
@@ -239,7 +239,7 @@ def test_a_namespaces_own_annotations_are_told(teller: Teller) -> None:
         "labels": {names.PLACEMENT: "enable", names.SPREAD: "none"},
         "annotations": {names.SPOT_RATIO: "70"},
     }
-    found = findings_in(Written("namespace", metadata["annotations"], metadata["labels"], {}, {}))  # type: ignore[arg-type]
+    found = findings_in(LintedObject("namespace", metadata["annotations"], metadata["labels"], {}, {}))  # type: ignore[arg-type]
     assert sorted(teller.told("/api/v1/namespaces", {"metadata": metadata})) == sorted(
         f"namespace {each}" for each in found
     )

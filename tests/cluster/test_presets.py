@@ -12,7 +12,7 @@ import pytest
 from cli.run import running
 from kube.client import connect
 from localcluster import LocalCluster, Options
-from localcluster.profile import Pool, Profile, Taint
+from localcluster.profile import NodePool, Profile, ProfileTaint
 from placement import names
 from tests.cluster.lead import leading
 from tests.cluster.world import World, is_exact, label, template, wait_for, workload
@@ -33,14 +33,14 @@ SPOT = {"spot-a": {KARPENTER: "spot"}, "spot-b": {OWN: "preemptible"}, "spot-c":
 PROFILE = Profile(
     (
         # Nobody says of what class these are: they are used as on-demand.
-        *(Pool(f"plain-{zone}", f"zone-{zone}", "m5.2xlarge", 1, "8", "32Gi") for zone in "abc"),
-        Pool("spot-a", "zone-a", "m5.2xlarge", 1, "8", "32Gi", labels=SPOT["spot-a"]),
-        Pool(
+        *(NodePool(f"plain-{zone}", f"zone-{zone}", "m5.2xlarge", 1, "8", "32Gi") for zone in "abc"),
+        NodePool("spot-a", "zone-a", "m5.2xlarge", 1, "8", "32Gi", labels=SPOT["spot-a"]),
+        NodePool(
             *("spot-b", "zone-b", "c5.2xlarge", 1, "8", "32Gi"),
             labels=SPOT["spot-b"],
-            taints=(Taint(OWN, "NoSchedule", "preemptible"),),
+            taints=(ProfileTaint(OWN, "NoSchedule", "preemptible"),),
         ),
-        Pool("spot-c", "zone-c", "m5.large", 1, "1", "32Gi", labels=SPOT["spot-c"]),  # room for one pod of 600m
+        NodePool("spot-c", "zone-c", "m5.large", 1, "1", "32Gi", labels=SPOT["spot-c"]),  # room for one pod of 600m
     )
 )
 

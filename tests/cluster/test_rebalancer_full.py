@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from localcluster import Profile
-from localcluster.profile import Pool
+from localcluster.profile import NodePool
 from placement import names
 from placement.slots import Mix
 from tests.cluster.scene import Scene, staged
@@ -15,8 +15,8 @@ from tests.cluster.world import wait_for
 
 pytestmark = pytest.mark.cluster
 
-ON_DEMAND = Pool("on-demand", "zone-a", "m5.large", 1, "8", "32Gi", "on-demand", pods=2)
-SPOT = Pool("spot", "zone-a", "m5.large", 1, "8", "32Gi", "spot", pods=10)
+ON_DEMAND = NodePool("on-demand", "zone-a", "m5.large", 1, "8", "32Gi", "on-demand", pods=2)
+SPOT = NodePool("spot", "zone-a", "m5.large", 1, "8", "32Gi", "spot", pods=10)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from placement import names
 from placement.configuration import Configuration, NamespaceLimit
 from placement.drill import drill
 from placement.model import Class, NodeRequirement, PodTerm, Snapshot
-from placement.observation import Observed, Rates, Record
+from placement.observation import Observed, PoolRecord, Rates
 from placement.outage import Outage, Outages
 from placement.outcome import Outcome
 from placement.pause import Pause
@@ -205,7 +205,7 @@ def test_auto_is_tried_before_it_is_set() -> None:
 
 def test_a_workload_tells_how_often_it_is_expected_to_fall_short() -> None:
     """Pool a/m and its one node hold four, of which two may be lost; as `spotweave status` tells it, and auto too."""
-    pools = {"a/m": Record(hours=720.0, losses=3.0), "b/m": Record(hours=480.0)}
+    pools = {"a/m": PoolRecord(hours=720.0, losses=3.0), "b/m": PoolRecord(hours=480.0)}
     observed = Observed(Rates(1, {"a/m": 4.0, "b/m": 0.5}), pools=pools)
     seen = snapshot(deployment("web", WEB, spot_ratio="auto", min_available="8", availability_target="99.99%"))
     answer = shown(seen, observed=observed).get("workloads/shop/Deployment/web")

@@ -18,7 +18,7 @@ from placement.outage import Outages
 from placement.plan.actions import Plan
 from placement.status import WorkloadStatus, statuses
 from rebalancer.index import Index
-from rebalancer.metrics import Metrics
+from rebalancer.metrics import RebalancerMetrics
 from tests.monitoring.exposed import values
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import TERMINATION, Cluster, Feed
@@ -35,7 +35,7 @@ class Onlooker:
     def __post_init__(self) -> None:
         around = Around(lambda: True, lambda: True, Outages, lambda: None, lambda: self.cluster.now)
         self.viewer = Viewer(self.index, around)
-        self.metrics = Metrics(self.viewer.view, lambda: True)
+        self.metrics = RebalancerMetrics(self.viewer.view, lambda: True)
         self._feed = Feed(self.index.observe, lambda: 0.0)
         self._feed.relist(self.cluster.objects)
         self.cluster.feeds.append(self._feed)

@@ -13,7 +13,7 @@ import pytest
 from kubernetes.client import Configuration
 
 from kube.client import ANSWER_BYTES, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Client
-from kube.errors import ApiError, Conflict, Garbled, NotFound, TooLarge, TooManyRequests, Unreachable
+from kube.errors import AnswerTooLarge, ApiError, Conflict, Garbled, NotFound, TooManyRequests, Unreachable
 from tests.kube.objects import status
 from tests.kube.scripted import Answer, Endless, Lines, Script
 
@@ -162,7 +162,7 @@ def test_an_answer_that_is_too_large_is_not_read_to_its_end(
 ) -> None:
     """However it is sent; the next request is answered, over another connection."""
     script.answer(answer, b"ok")
-    with pytest.raises(TooLarge, match="GET /x: answer too large"):
+    with pytest.raises(AnswerTooLarge, match="GET /x: answer too large"):
         client.get("/x", most_bytes=100_000)
     assert client.get("/y") == b"ok"
 
@@ -171,7 +171,7 @@ def test_an_answer_is_as_large_as_its_reader_allows(script: Script, client: Clie
     """Single objects are small; pages of lists may be larger."""
     large = b" " * (ANSWER_BYTES + 1)
     script.answer(large, large)
-    with pytest.raises(TooLarge):
+    with pytest.raises(AnswerTooLarge):
         client.get("/x")
     assert client.get("/x", most_bytes=2 * ANSWER_BYTES) == large
 
@@ -203,7 +203,7 @@ def test_a_line_without_an_end_is_too_large(script: Script, client: Client) -> N
     script.watch(Endless(CHUNKED + b"4\r\none\n\r\n", b"10000\r\n%s\r\n" % PIECE))
     lines = iter(client.stream("/x", {"watch": "true"}, read_timeout_seconds=5))
     assert next(lines) == b"one"
-    with pytest.raises(TooLarge, match="GET /x: answer too large: a line of more than"):
+    with pytest.raises(AnswerTooLarge, match="GET /x: answer too large: a line of more than"):
         next(lines)
 
 

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from kube.election import (
     ABSENT,
     Create,
-    Failed,
+    Knowledge,
+    LeaseRecord,
     Lost,
     Observed,
-    Read,
-    Record,
-    Seen,
-    State,
+    ReadLease,
     Step,
     Terms,
+    Unanswered,
     Wait,
+    WasRead,
     Woken,
     Write,
     Wrote,
@@ -35,37 +35,37 @@ from kube.election import (
 # --- step by step ----------------------------------------------------------------------------------------------------
 
 TERMS = Terms()
-NEW = State("me")
-MINE = Record("7", "me", 15.0)
-HERS = Record("8", "her", 15.0)
-GIVEN_UP = Record("9", "", 1.0, is_released=True)
-EMPTIED = Record("9", "", 15.0)
-LEADING = State("me", TERMS, MINE, seen_at=100.2, is_certain=True, renewed_at=100.0)
-WAITING = State("me", TERMS, HERS, seen_at=100.0, is_certain=True)
-BLANK = Record("9")
-UNHELD = State("me", TERMS, BLANK, seen_at=100.0, is_certain=True)
+NEW = Knowledge("me")
+MINE = LeaseRecord("7", "me", 15.0)
+HERS = LeaseRecord("8", "her", 15.0)
+GIVEN_UP = LeaseRecord("9", "", 1.0, is_released=True)
+EMPTIED = LeaseRecord("9", "", 15.0)
+LEADING = Knowledge("me", TERMS, MINE, seen_at=100.2, is_certain=True, renewed_at=100.0)
+WAITING = Knowledge("me", TERMS, HERS, seen_at=100.0, is_certain=True)
+BLANK = LeaseRecord("9")
+UNHELD = Knowledge("me", TERMS, BLANK, seen_at=100.0, is_certain=True)
 
-STEPS: dict[str, tuple[State, Observed, float, Step]] = {
-    "a newcomer looks first": (NEW, Woken(), 100.0, Read()),
-    "what is given up is taken at once": (NEW, Seen(GIVEN_UP), 100.0, Write(GIVEN_UP)),
-    "what is held is waited for": (NEW, Seen(HERS), 100.0, Wait(1.0)),
-    "what somebody emptied is waited for, too": (NEW, Seen(EMPTIED), 100.0, Wait(1.0)),
-    "what is missing is made": (NEW, Seen(ABSENT), 100.0, Create()),
-    "and then waited for": (NEW, Seen(BLANK), 100.0, Wait(1.0)),
-    "who waits looks again": (WAITING, Woken(), 101.0, Read()),
-    "it waits for the end, not beyond": (WAITING, Seen(HERS), 114.75, Wait(0.25)),
-    "unchanged for 15 s: taken": (WAITING, Seen(HERS), 115.0, Write(HERS)),
-    "changed meanwhile: 15 s anew": (WAITING, Seen(replace(HERS, version="9")), 115.0, Wait(1.0)),
-    "blank for 15 s: taken": (UNHELD, Seen(BLANK), 115.0, Write(BLANK)),
+STEPS: dict[str, tuple[Knowledge, Observed, float, Step]] = {
+    "a newcomer looks first": (NEW, Woken(), 100.0, ReadLease()),
+    "what is given up is taken at once": (NEW, WasRead(GIVEN_UP), 100.0, Write(GIVEN_UP)),
+    "what is held is waited for": (NEW, WasRead(HERS), 100.0, Wait(1.0)),
+    "what somebody emptied is waited for, too": (NEW, WasRead(EMPTIED), 100.0, Wait(1.0)),
+    "what is missing is made": (NEW, WasRead(ABSENT), 100.0, Create()),
+    "and then waited for": (NEW, WasRead(BLANK), 100.0, Wait(1.0)),
+    "who waits looks again": (WAITING, Woken(), 101.0, ReadLease()),
+    "it waits for the end, not beyond": (WAITING, WasRead(HERS), 114.75, Wait(0.25)),
+    "unchanged for 15 s: taken": (WAITING, WasRead(HERS), 115.0, Write(HERS)),
+    "changed meanwhile: 15 s anew": (WAITING, WasRead(replace(HERS, version="9")), 115.0, Wait(1.0)),
+    "blank for 15 s: taken": (UNHELD, WasRead(BLANK), 115.0, Write(BLANK)),
     "who says that hers lasts longer is believed": (
         replace(WAITING, record=replace(HERS, duration_seconds=60.0)),
-        Seen(replace(HERS, duration_seconds=60.0)),
+        WasRead(replace(HERS, duration_seconds=60.0)),
         115.0,
         Wait(1.0),
     ),
     "that hers is shorter is not": (
         replace(WAITING, record=replace(HERS, duration_seconds=1.0)),
-        Seen(replace(HERS, duration_seconds=1.0)),
+        WasRead(replace(HERS, duration_seconds=1.0)),
         102.0,
         Wait(1.0),
     ),
@@ -75,78 +75,78 @@ STEPS: dict[str, tuple[State, Observed, float, Step]] = {
         replace(LEADING, is_certain=False),
         Woken(),
         103.0,
-        Read(),
+        ReadLease(),
     ),
     "and goes on if its own name is there": (
         replace(LEADING, is_certain=False),
-        Seen(replace(MINE, version="8")),
+        WasRead(replace(MINE, version="8")),
         103.1,
         Write(replace(MINE, version="8")),
     ),
-    "a leader whose Lease was deleted makes it anew": (LEADING, Seen(ABSENT), 104.0, Create()),
-    "and takes a blank one at once": (LEADING, Seen(BLANK), 104.1, Write(BLANK)),
-    "or one that somebody emptied": (LEADING, Seen(EMPTIED), 104.1, Write(EMPTIED)),
-    "one that has lapsed does not": (LEADING, Seen(BLANK), 110.0, Wait(1.0)),
+    "a leader whose Lease was deleted makes it anew": (LEADING, WasRead(ABSENT), 104.0, Create()),
+    "and takes a blank one at once": (LEADING, WasRead(BLANK), 104.1, Write(BLANK)),
+    "or one that somebody emptied": (LEADING, WasRead(EMPTIED), 104.1, Write(EMPTIED)),
+    "one that has lapsed does not": (LEADING, WasRead(BLANK), 110.0, Wait(1.0)),
     "a race that was lost is no hurry": (WAITING, Lost(), 115.1, Wait(0.5)),
-    "nor is a failure": (WAITING, Failed(), 115.1, Wait(0.5)),
+    "nor is a failure": (WAITING, Unanswered(), 115.1, Wait(0.5)),
 }
 
 
 @pytest.mark.parametrize(("state", "observed", "now", "step"), STEPS.values(), ids=STEPS.keys())
-def test_steps(state: State, observed: Observed, now: float, step: Step) -> None:
+def test_steps(state: Knowledge, observed: Observed, now: float, step: Step) -> None:
     """What to do next. Chance is in the middle."""
     assert next_step(state, observed, now, 0.5)[1] == step
 
 
-UNFIT_STEPS: dict[str, tuple[State, Observed, float, Step]] = {
-    "a leader does not renew, and looks": (LEADING, Woken(), 102.0, Read()),
-    "that its name is there changes nothing": (LEADING, Seen(MINE), 102.1, Wait(1.0)),
-    "nor does it take a blank one": (LEADING, Seen(BLANK), 102.1, Wait(1.0)),
-    "what is given up is left to others": (NEW, Seen(GIVEN_UP), 100.0, Wait(1.0)),
-    "and so is what has run out": (WAITING, Seen(HERS), 115.0, Wait(1.0)),
-    "who waits looks as ever": (WAITING, Woken(), 101.0, Read()),
-    "what is held is waited for as ever": (WAITING, Seen(HERS), 114.75, Wait(0.25)),
-    "a blank one is made, which makes no leader": (NEW, Seen(ABSENT), 100.0, Create()),
+UNFIT_STEPS: dict[str, tuple[Knowledge, Observed, float, Step]] = {
+    "a leader does not renew, and looks": (LEADING, Woken(), 102.0, ReadLease()),
+    "that its name is there changes nothing": (LEADING, WasRead(MINE), 102.1, Wait(1.0)),
+    "nor does it take a blank one": (LEADING, WasRead(BLANK), 102.1, Wait(1.0)),
+    "what is given up is left to others": (NEW, WasRead(GIVEN_UP), 100.0, Wait(1.0)),
+    "and so is what has run out": (WAITING, WasRead(HERS), 115.0, Wait(1.0)),
+    "who waits looks as ever": (WAITING, Woken(), 101.0, ReadLease()),
+    "what is held is waited for as ever": (WAITING, WasRead(HERS), 114.75, Wait(0.25)),
+    "a blank one is made, which makes no leader": (NEW, WasRead(ABSENT), 100.0, Create()),
 }
 
 
 @pytest.mark.parametrize(("state", "observed", "now", "step"), UNFIT_STEPS.values(), ids=UNFIT_STEPS.keys())
-def test_who_is_not_fit_only_looks(state: State, observed: Observed, now: float, step: Step) -> None:
+def test_who_is_not_fit_only_looks(state: Knowledge, observed: Observed, now: float, step: Step) -> None:
     """Its loop hangs. It leads to the end of its term, and no longer."""
     known, taken = next_step(state, observed, now, 0.5, is_fit=False)
     assert taken == step
     assert known.renewed_at == state.renewed_at
 
 
-LEADS: dict[str, tuple[State, Observed, float, bool]] = {
+LEADS: dict[str, tuple[Knowledge, Observed, float, bool]] = {
     "a renewal counts from when it began": (LEADING, Wrote(MINE, 102.0), 111.9, True),
     "and for 10 s": (LEADING, Wrote(MINE, 102.0), 112.0, False),
-    "a failure ends nothing": (LEADING, Failed(), 103.0, True),
+    "a failure ends nothing": (LEADING, Unanswered(), 103.0, True),
     "a conflict ends nothing: somebody may have put a label on it": (LEADING, Lost(), 103.0, True),
-    "time does": (LEADING, Failed(), 110.0, False),
-    "another's name does": (LEADING, Seen(HERS), 103.0, False),
-    "one's own name begins nothing": (NEW, Seen(MINE), 103.0, False),
-    "nor does waiting": (WAITING, Seen(HERS), 115.0, False),
+    "time does": (LEADING, Unanswered(), 110.0, False),
+    "another's name does": (LEADING, WasRead(HERS), 103.0, False),
+    "one's own name begins nothing": (NEW, WasRead(MINE), 103.0, False),
+    "nor does waiting": (WAITING, WasRead(HERS), 115.0, False),
     "only a write does": (WAITING, Wrote(replace(MINE, version="9"), 115.0), 115.1, True),
 }
 
 
 @pytest.mark.parametrize(("state", "observed", "now", "leads"), LEADS.values(), ids=LEADS.keys())
-def test_leading(state: State, observed: Observed, now: float, leads: bool) -> None:
+def test_leading(state: Knowledge, observed: Observed, now: float, leads: bool) -> None:
     """Who leads after what has happened."""
     assert next_step(state, observed, now, 0.5)[0].is_leading(now) is leads
 
 
 def test_the_wait_of_several_differs() -> None:
     """From half a second to one and a half."""
-    waits = [next_step(NEW, Seen(HERS), 100.0, chance)[1] for chance in (0.0, 0.999)]
+    waits = [next_step(NEW, WasRead(HERS), 100.0, chance)[1] for chance in (0.0, 0.999)]
     assert waits == [Wait(0.5), Wait(1.499)]
 
 
 def test_a_failure_does_not_restart_the_wait() -> None:
     """What was seen for 14 s, then not for one call, then again unchanged, has been unchanged for as long."""
-    state, _ = next_step(WAITING, Failed(), 114.0, 0.5)
-    assert next_step(state, Seen(HERS), 115.0, 0.5)[1] == Write(HERS)
+    state, _ = next_step(WAITING, Unanswered(), 114.0, 0.5)
+    assert next_step(state, WasRead(HERS), 115.0, 0.5)[1] == Write(HERS)
 
 
 # --- as a whole ------------------------------------------------------------------------------------------------------
@@ -156,25 +156,25 @@ def test_a_failure_does_not_restart_the_wait() -> None:
 class Server:
     """The API's part of it: one object, and versions."""
 
-    record: Record = ABSENT
+    record: LeaseRecord = ABSENT
     versions: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    def store(self, over: Record, new: Record) -> Observed:
+    def store(self, over: LeaseRecord, new: LeaseRecord) -> Observed:
         if over.version != self.record.version:
             return Lost()
         self.record = replace(new, version=str(next(self.versions)))
         return Wrote(self.record, 0.0)
 
     def create(self) -> Observed:
-        stored = self.store(ABSENT, Record())
-        return Seen(self.record) if isinstance(stored, Wrote) else stored
+        stored = self.store(ABSENT, LeaseRecord())
+        return WasRead(self.record) if isinstance(stored, Wrote) else stored
 
 
 @dataclass
 class Contender:
     """One process, with a clock of its own that begins anywhere and runs a little wrong."""
 
-    state: State
+    state: Knowledge
     rate: float
     offset: float
     alive: bool = True
@@ -218,7 +218,7 @@ class World:
 
     def join(self) -> Contender:
         rate = 1 + self.drift * self.chance.uniform(-1, 1)
-        state = State(f"c{len(self.contenders)}", self.terms)
+        state = Knowledge(f"c{len(self.contenders)}", self.terms)
         contender = Contender(state, rate, self.chance.uniform(0, 1000))
         self.contenders.append(contender)
         self.go_on(contender, Woken())
@@ -237,12 +237,12 @@ class World:
         match step:
             case Wait(seconds):
                 self.at(self.time + seconds / contender.rate, lambda: self.go_on(contender, Woken()))
-            case Read():
-                self.send(contender, lambda: Seen(self.server.record))
+            case ReadLease():
+                self.send(contender, lambda: WasRead(self.server.record))
             case Create():
                 self.send(contender, self.server.create)
             case Write(over):
-                new = Record("", contender.state.identity, 15.0)
+                new = LeaseRecord("", contender.state.identity, 15.0)
                 self.send(contender, lambda: _begun(self.server.store(over, new), now))
 
     def send(self, contender: Contender, request: Callable[[], Observed]) -> None:
@@ -262,7 +262,7 @@ class World:
 
         if self.chance.random() >= self.trouble / 2:
             self.at(arrives, receive)
-        self.at(gives_up, lambda: answer(Failed()))
+        self.at(gives_up, lambda: answer(Unanswered()))
 
     def delay(self) -> float:
         return self.chance.uniform(0, 30) if self.chance.random() < self.trouble else self.chance.uniform(0, 0.2)
@@ -286,7 +286,7 @@ class World:
         over = self.server.record
 
         def write() -> None:
-            if isinstance(self.server.store(over, Record("", "", 1.0, is_released=True)), Lost):
+            if isinstance(self.server.store(over, LeaseRecord("", "", 1.0, is_released=True)), Lost):
                 self._release(identity)
 
         if over.holder == identity:

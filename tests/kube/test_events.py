@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kube.errors import AlreadyExists, Conflict, Forbidden, Garbled, NotFound, Unreachable
-from kube.events import BURST, NOTE_BYTES, Bucket, EventWriter, Note, Source, Tally, raw_event, write
+from kube.events import BURST, NOTE_BYTES, Bucket, EventWriter, Note, Reporter, Tally, raw_event, write
 from placement.model import Kind, Workload
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 250_000, UTC)
@@ -152,7 +152,7 @@ def test_the_name_is_valid_for_any_workload() -> None:
 
 def test_an_event_names_the_workload_and_the_text() -> None:
     """What `kubectl describe` shows beneath the workload."""
-    raw = raw_event(TOLD, Source(instance="webhook-1"), NOW)
+    raw = raw_event(TOLD, Reporter(instance="webhook-1"), NOW)
     assert raw["regarding"] == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -168,9 +168,9 @@ def test_an_event_names_the_workload_and_the_text() -> None:
 def test_a_second_write_raises_the_count() -> None:
     """Also that of an Event which another replica, or this one before a restart, has written."""
     api = FakeEvents()
-    write(api, TOLD, Source(instance="webhook-1"), NOW)
-    write(api, replace(TOLD, count=200), Source(instance="webhook-2"), NOW)
-    write(api, replace(TOLD, count=3), Source(instance="webhook-1"), NOW)
+    write(api, TOLD, Reporter(instance="webhook-1"), NOW)
+    write(api, replace(TOLD, count=200), Reporter(instance="webhook-2"), NOW)
+    write(api, replace(TOLD, count=3), Reporter(instance="webhook-1"), NOW)
     assert api.counts == [204]
 
 
@@ -178,7 +178,7 @@ def test_an_event_that_expires_in_between_is_created_anew() -> None:
     """The name was taken, then it is not there to be read."""
     api = FakeEvents()
     api.failure = AlreadyExists("POST", 409, "AlreadyExists", "")
-    write(api, replace(TOLD, count=7), Source(instance="webhook-1"), NOW)
+    write(api, replace(TOLD, count=7), Reporter(instance="webhook-1"), NOW)
     assert api.counts == [7]
 
 
@@ -190,9 +190,9 @@ def test_an_answer_that_is_no_event_is_an_error_of_the_api() -> None:
             return ["a proxy's page"]
 
     api = Odd()
-    write(api, TOLD, Source(instance="webhook-1"), NOW)
+    write(api, TOLD, Reporter(instance="webhook-1"), NOW)
     with pytest.raises(Garbled):
-        write(api, TOLD, Source(instance="webhook-1"), NOW)
+        write(api, TOLD, Reporter(instance="webhook-1"), NOW)
 
 
 # --- the thread ------------------------------------------------------------------------------------------------------

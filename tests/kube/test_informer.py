@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from kube.client import Client
-from kube.errors import ApiError, Cause, Garbled, TooLarge, Unreachable, error_from
-from kube.informer import Informer, InformerSet, Pace, State, Step, delay_seconds, next_step
+from kube.errors import AnswerTooLarge, ApiError, Cause, Garbled, Unreachable, error_from
+from kube.informer import Informer, InformerSet, NextStep, Pace, Stage, delay_seconds, next_step
 from kube.resources import NODES, PODS, Resource
 from kube.store import Store
 from placement.model import Node, Pod
@@ -29,23 +29,23 @@ Change = tuple[Pod | None, Pod | None]
 # --- what to do next ----------------------------------------------------------------------------------------------
 
 TOO_LARGE = ApiError("GET /x", 504, "Timeout", "", (Cause("ResourceVersionTooLarge"),))
-STEPS: dict[str, tuple[ApiError, Step]] = {
-    "no answer: the version is still good": (Unreachable("GET /x", "reset"), Step.RESUME),
-    "a garbled line: read on from before it": (Garbled("GET /x", "?"), Step.RESUME),
-    "the server is ill": (error_from("GET /x", 503, b""), Step.RESUME),
-    "the server is busy": (error_from("GET /x", 429, b""), Step.RESUME),
-    "the token has expired and will be refreshed": (error_from("GET /x", 401, b""), Step.RESUME),
-    "the role is not bound, and may be any moment": (error_from("GET /x", 403, b""), Step.RESUME),
-    "the version has expired": (error_from("GET /x", 410, b""), Step.RELIST),
-    "the version is from the future, as after a restore of etcd": (TOO_LARGE, Step.RELIST),
-    "the server does not understand the version": (error_from("GET /x", 400, b""), Step.RELIST),
-    "the resource is gone": (error_from("GET /x", 404, b""), Step.RELIST),
-    "a line that is too long would be there again": (TooLarge("GET /x", "?"), Step.RELIST),
+STEPS: dict[str, tuple[ApiError, NextStep]] = {
+    "no answer: the version is still good": (Unreachable("GET /x", "reset"), NextStep.RESUME),
+    "a garbled line: read on from before it": (Garbled("GET /x", "?"), NextStep.RESUME),
+    "the server is ill": (error_from("GET /x", 503, b""), NextStep.RESUME),
+    "the server is busy": (error_from("GET /x", 429, b""), NextStep.RESUME),
+    "the token has expired and will be refreshed": (error_from("GET /x", 401, b""), NextStep.RESUME),
+    "the role is not bound, and may be any moment": (error_from("GET /x", 403, b""), NextStep.RESUME),
+    "the version has expired": (error_from("GET /x", 410, b""), NextStep.RELIST),
+    "the version is from the future, as after a restore of etcd": (TOO_LARGE, NextStep.RELIST),
+    "the server does not understand the version": (error_from("GET /x", 400, b""), NextStep.RELIST),
+    "the resource is gone": (error_from("GET /x", 404, b""), NextStep.RELIST),
+    "a line that is too long would be there again": (AnswerTooLarge("GET /x", "?"), NextStep.RELIST),
 }
 
 
 @pytest.mark.parametrize(("failure", "expected"), STEPS.values(), ids=STEPS.keys())
-def test_what_follows_a_failure(failure: ApiError, expected: Step) -> None:
+def test_what_follows_a_failure(failure: ApiError, expected: NextStep) -> None:
     """A watch goes on where it was, unless the failure says that its version is of no use."""
     assert next_step(failure) is expected
 
@@ -332,7 +332,7 @@ def test_the_opening_of_a_watch_counts_as_heard(script: Script, follow: Follow) 
     follower = follow(step_seconds=100.0)
     assert follower.next_change() == ("", "a")
     script.next_request(watch=True)
-    assert eventually(lambda: follower.informer.state is State.WATCHING)
+    assert eventually(lambda: follower.informer.state is Stage.WATCHING)
     assert follower.informer.age_seconds(200.0) == 0.0
 
 
@@ -352,7 +352,7 @@ def test_a_quiet_watch_is_current_for_as_long_as_bookmarks_explain(script: Scrip
     follower = follow(replace(FAST, silence_seconds=90.0))
     assert [follower.next_change(), follower.next_change()] == [("", "a"), ("", "b")]
     informer = follower.informer
-    assert informer.state is State.WATCHING
+    assert informer.state is Stage.WATCHING
     assert [informer.age_seconds(100.0 + silence) for silence in (0.0, 90.0)] == [0.0, 90.0]
     assert [informer.is_current(100.0 + silence) for silence in (0.0, 90.0, 91.0)] == [True, True, False]
 
@@ -365,7 +365,7 @@ def test_knowledge_ages_while_the_server_is_down(script: Script, follow: Follow)
     script.next_request(watch=True)
     script.next_request(watch=True)
     informer = follower.informer
-    assert (informer.synced, informer.state, informer.is_current(100.0)) == (True, State.RETRYING, False)
+    assert (informer.synced, informer.state, informer.is_current(100.0)) == (True, Stage.RETRYING, False)
     assert informer.age_seconds(130.0) == 30.0
 
 
@@ -376,10 +376,10 @@ def test_stopping_is_prompt(script: Script, follow: Follow) -> None:
     watching = follow(replace(FAST, silence_seconds=60.0))
     script.next_request(watch=True)
     waiting = follow()
-    assert eventually(lambda: waiting.informer.state is State.RETRYING)
+    assert eventually(lambda: waiting.informer.state is Stage.RETRYING)
     for follower in (watching, waiting):
         follower.informer.stop(timeout_seconds=1.0)
-        assert follower.informer.state is State.STOPPED
+        assert follower.informer.state is Stage.STOPPED
 
 
 def test_a_subscriber_that_raises_is_not_hidden(
@@ -395,7 +395,7 @@ def test_a_subscriber_that_raises_is_not_hidden(
     informer.start()
     assert crashed.get(timeout=5).exc_type is ZeroDivisionError
     informer._thread.join(5)
-    assert (informer.state, informer.synced) == (State.STOPPED, False)
+    assert (informer.state, informer.synced) == (Stage.STOPPED, False)
 
 
 def test_a_set_is_synced_when_all_are(script: Script, client: Client) -> None:
@@ -435,7 +435,7 @@ def test_a_set_that_has_listed_everything_is_synced(script: Script, client: Clie
         assert informers.wait_synced(5)
         assert {type(opened.get(timeout=5)), type(opened.get(timeout=5))} == {Pod, Node}
         assert (informers.synced, informers.age_seconds(7.5), informers.is_current(7.5)) == (True, 0.5, True)
-        assert [informer.state for informer in informers] == [State.WATCHING] * 2
+        assert [informer.state for informer in informers] == [Stage.WATCHING] * 2
     finally:
         informers.stop()
     assert not informers.is_current(7.5)

@@ -17,7 +17,7 @@ import yaml
 from kubernetes.client import Configuration
 
 from kube.client import Client, connect
-from kube.errors import ConfigurationError, Unreachable
+from kube.errors import KubeconfigError, Unreachable
 from kube.kubeconfig import MemoryFiles, _token_reader, load_configuration, load_in_cluster
 from tests.kube.authority import Authority
 from tests.kube.scripted import Lines, Script
@@ -253,33 +253,33 @@ MISTAKES: dict[str, tuple[object, str]] = {
 def test_a_mistake_in_a_kubeconfig_is_named(tmp_path: Path, content: object, expected: str) -> None:
     """The error names the file and what is wrong with it."""
     file = written(tmp_path, content)
-    with pytest.raises(ConfigurationError, match=rf"(?s)kubeconfig {file}.*{expected}"):
+    with pytest.raises(KubeconfigError, match=rf"(?s)kubeconfig {file}.*{expected}"):
         connect(file, user_agent=AGENT)
 
 
 def test_an_exec_plugin_that_fails_is_named(tmp_path: Path) -> None:
     """Rather than going on as an anonymous user."""
     file = written(tmp_path, kubeconfig("http://a", user=plugin(tmp_path, None)))
-    with pytest.raises(ConfigurationError, match=r"exec plugin '.*/plugin' gave no credentials"):
+    with pytest.raises(KubeconfigError, match=r"exec plugin '.*/plugin' gave no credentials"):
         connect(file, user_agent=AGENT)
 
 
 def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     """An explicit path is never replaced by another cluster's."""
-    with pytest.raises(ConfigurationError, match=rf"kubeconfig {tmp_path}/no cannot be read: No such file"):
+    with pytest.raises(KubeconfigError, match=rf"kubeconfig {tmp_path}/no cannot be read: No such file"):
         connect(tmp_path / "no", user_agent=AGENT)
 
 
 def test_an_environment_that_names_nothing_is_an_error(tmp_path: Path, memory: MemoryFiles) -> None:
     """A misspelt KUBECONFIG must not silently mean the cluster of ~/.kube/config."""
     written(tmp_path / ".kube", kubeconfig("http://home:1"))
-    with pytest.raises(ConfigurationError, match="KUBECONFIG names /nowhere"):
+    with pytest.raises(KubeconfigError, match="KUBECONFIG names /nowhere"):
         load_configuration(None, None, memory, {"KUBECONFIG": "/nowhere", "HOME": str(tmp_path)})
 
 
 def test_nothing_at_all_is_an_error(tmp_path: Path, memory: MemoryFiles) -> None:
     """Neither a kubeconfig nor a pod."""
-    with pytest.raises(ConfigurationError, match="there is no kubeconfig, and this is no pod"):
+    with pytest.raises(KubeconfigError, match="there is no kubeconfig, and this is no pod"):
         load_configuration(None, None, memory, {"HOME": str(tmp_path)})
 
 

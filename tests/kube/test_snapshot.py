@@ -3,7 +3,7 @@
 import pytest
 
 from kube.client import Client
-from kube.errors import ApiError, Forbidden, Garbled, Gone, ServerError, TooLarge
+from kube.errors import AnswerTooLarge, ApiError, Forbidden, Garbled, Gone, ServerError
 from kube.resources import PODS, pages
 from kube.snapshot import STARTS, read_all, read_snapshot, snapshot_of
 from kube.store import Store
@@ -47,7 +47,7 @@ def test_of_large_objects_fewer_are_asked_for_at_once(script: Script, client: Cl
 def test_one_object_that_is_larger_than_a_page_is_an_error(script: Script, client: Client) -> None:
     """There is no smaller page than that."""
     script.answer(HUGE)
-    with pytest.raises(TooLarge):
+    with pytest.raises(AnswerTooLarge):
         list(pages(client, PODS, page_size=1))
 
 

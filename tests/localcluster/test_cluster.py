@@ -21,7 +21,7 @@ from localcluster.janitor import start_time
 from localcluster.layout import LOOPBACK, Ports, free_ports
 from localcluster.nodes import LEASES, list_nodes, takes_pods
 from localcluster.parts import PARTS
-from localcluster.profile import Pool, Profile
+from localcluster.profile import NodePool, Profile
 from localcluster.reclaim import TERMINATION_TAINT, reclaim
 from localcluster.stages import READY_AFTER_ANNOTATION
 from tests.localcluster.awaiting import until
@@ -29,7 +29,7 @@ from tests.localcluster.awaiting import until
 pytestmark = pytest.mark.cluster
 
 FAST = Options(controller_qps=200, controller_burst=400)
-ONE_NODE = Profile((Pool("p", "zone-a", "m5.large", 1, "8", "32Gi", "spot"),))
+ONE_NODE = Profile((NodePool("p", "zone-a", "m5.large", 1, "8", "32Gi", "spot"),))
 
 
 @pytest.fixture(scope="module")

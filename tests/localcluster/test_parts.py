@@ -12,7 +12,7 @@ from localcluster.layout import Layout, Ports, free_ports
 from localcluster.nodes import raw_nodes
 from localcluster.parts import DEAD_KUBELET_LABEL, PARTS, Options, command, health_url
 from localcluster.pki import kubeconfig, write_pki
-from localcluster.profile import Pool, Profile, Taint
+from localcluster.profile import NodePool, Profile, ProfileTaint
 from localcluster.stages import READY_AFTER_ANNOTATION, merged_stages
 
 LAYOUT = Layout(Path("/d"), Path("/data"), Ports(1, 2, 3, 4, 5, 6), "127.97.0.0/16")
@@ -135,7 +135,9 @@ def test_something_else_than_a_stage_is_refused(tmp_path: Path) -> None:
 
 def test_node_carries_what_the_profile_says() -> None:
     """Labels, taints and room of a node come from its pool; a pool's own labels win."""
-    pool = Pool("p", "z", "m5.large", 1, "8", "32Gi", "spot", 9, {"team": "blue"}, (Taint("t", "NoSchedule", "v"),))
+    pool = NodePool(
+        "p", "z", "m5.large", 1, "8", "32Gi", "spot", 9, {"team": "blue"}, (ProfileTaint("t", "NoSchedule", "v"),)
+    )
     (node,) = raw_nodes(Profile((pool,), "r"))
     assert node["metadata"]["name"] == "p-0"
     assert node["metadata"]["labels"] == {
@@ -155,5 +157,5 @@ def test_node_carries_what_the_profile_says() -> None:
 
 def test_pool_without_class_gets_no_capacity_label() -> None:
     """Such nodes count as on-demand because nothing on them says otherwise."""
-    (node,) = raw_nodes(Profile((Pool("p", "z", "m5.large", 1, "8", "32Gi"),)))
+    (node,) = raw_nodes(Profile((NodePool("p", "z", "m5.large", 1, "8", "32Gi"),)))
     assert "node.kubernetes.io/capacity" not in node["metadata"]["labels"]

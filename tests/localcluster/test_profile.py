@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from localcluster.errors import BAD_INPUT, ClusterError
-from localcluster.profile import Pool, Profile, Taint, demo_profile, load_profile, parse_profile
+from localcluster.profile import NodePool, Profile, ProfileTaint, demo_profile, load_profile, parse_profile
 
 GOOD: dict[str, Any] = {"name": "a", "zone": "z", "instanceType": "m5.large", "count": 2, "cpu": 8, "memory": "32Gi"}
 
@@ -59,7 +59,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_all_fields_are_read() -> None:
     """Every field of the YAML arrives in the pool; numbers of cpu become quantities."""
     raw = {**GOOD, "class": "spot", "pods": 7, "labels": {"k": "v"}, "taints": [{"key": "t", "effect": "NoExecute"}]}
-    expected = Pool("a", "z", "m5.large", 2, "8", "32Gi", "spot", 7, {"k": "v"}, (Taint("t", "NoExecute"),))
+    expected = NodePool("a", "z", "m5.large", 2, "8", "32Gi", "spot", 7, {"k": "v"}, (ProfileTaint("t", "NoExecute"),))
     assert parse_profile({"pools": [raw], "region": "r"}) == Profile((expected,), "r")
 
 

@@ -10,15 +10,15 @@ import pytest
 from cli import cluster as command
 from localcluster.nodes import raw_nodes
 from localcluster.parts import DEAD_KUBELET_LABEL
-from localcluster.profile import Pool, Profile
+from localcluster.profile import NodePool, Profile
 from localcluster.reclaim import TERMINATION_TAINT, Choice, Way, deleting_node_event, is_taken
 
 PROFILE = Profile(
     (
-        Pool("od-a", "a", "m5", 1, "1", "1Gi", "on-demand"),
-        Pool("spot-a", "a", "m5", 1, "1", "1Gi", "spot"),
-        Pool("spot-b", "b", "m5", 1, "1", "1Gi", "spot"),
-        Pool("plain", "b", "m5", 1, "1", "1Gi"),
+        NodePool("od-a", "a", "m5", 1, "1", "1Gi", "on-demand"),
+        NodePool("spot-a", "a", "m5", 1, "1", "1Gi", "spot"),
+        NodePool("spot-b", "b", "m5", 1, "1", "1Gi", "spot"),
+        NodePool("plain", "b", "m5", 1, "1", "1Gi"),
     )
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from placement.metrics import METRICS, Metric, Type, Writer
+from placement.metrics import METRICS, Exposer, Metric, Type
 
 EXTRA = {"le"}  # of a histogram's buckets
 
@@ -43,4 +43,4 @@ def values(text: str, name: str) -> dict[frozenset[Any], float]:
 
 
 def of_leader() -> set[str]:
-    return {name for name, each in METRICS.items() if each.writer is Writer.LEADER}
+    return {name for name, each in METRICS.items() if each.writer is Exposer.LEADER}

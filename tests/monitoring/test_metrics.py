@@ -11,20 +11,20 @@ import pytest
 from cli.metrics import ROOT, generated
 from dashboard.view import LASTS_SECONDS, Around, Viewer
 from placement import names
-from placement.configuration import Configuration, Series
+from placement.configuration import Configuration, MetricLimits
 from placement.decide import Reason
 from placement.metrics import METRICS, Type
 from placement.model import Class
-from placement.observation import NOTHING_OBSERVED, Observed, Record
+from placement.observation import NOTHING_OBSERVED, Observed, PoolRecord
 from placement.outage import Outage, Outages
 from placement.plan.actions import Plan
 from rebalancer.index import Index
-from rebalancer.metrics import Metrics as RebalancerMetrics
+from rebalancer.metrics import RebalancerMetrics as RebalancerMetrics
 from tests.dashboard.boards import deployment, shown, snapshot
 from tests.monitoring.exposed import differences, families, of_leader, values
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import Cluster
-from webhook.metrics import Metrics as WebhookMetrics
+from webhook.metrics import WebhookMetrics as WebhookMetrics
 from webhook.review import Verdict
 
 USING = [
@@ -140,7 +140,7 @@ def test_one_workload_more_than_configured_is_left_out_and_counted() -> None:
     """The last in the order of namespace and name."""
     cap = 5
     seen = snapshot(*(deployment(f"w{number}", ("od-a", "spot-a")) for number in range(cap + 1)))
-    page = shown(seen, index=Index(Configuration(metrics=Series(cap))))
+    page = shown(seen, index=Index(Configuration(metrics=MetricLimits(cap))))
     text = RebalancerMetrics(page.viewer.view, lambda: True).text().decode()
     for name in (names.METRIC_WORKLOAD_PODS, names.METRIC_BLAST_RADIUS, names.METRIC_SPOT_SHARE, names.METRIC_FLOOR):
         assert {dict(labels)["name"] for labels in values(text, name)} == {f"w{number}" for number in range(cap)}
@@ -189,7 +189,7 @@ def test_an_empty_cluster_has_no_series_of_workloads() -> None:
 def test_pools_and_what_is_expected_of_workloads() -> None:
     """By what was observed: a pool that was watched for 30 days and lost three times goes 2.5 times a month."""
     cluster, rebalancer = shop()
-    observed = Observed(pools={"a/m": Record(hours=720.0, losses=3.0), "b/gone": Record()})
+    observed = Observed(pools={"a/m": PoolRecord(hours=720.0, losses=3.0), "b/gone": PoolRecord()})
     viewer = viewer_of(rebalancer.index, observed)
     viewer.take(Plan(), cluster.now)
     text = RebalancerMetrics(viewer.view, lambda: True).text().decode()

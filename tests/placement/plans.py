@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from placement import names
-from placement.availability import Availability, Source
+from placement.availability import Availability, Basis
 from placement.configuration import Configuration
 from placement.model import Class, Kind, Needs, Node, NodeTaint, Owner, Pod, Template, Workload
 from placement.plan.assess import Assessment, assess
@@ -68,7 +68,7 @@ def group(
     *,
     kind: Kind = Kind.DEPLOYMENT,
     needed: int = 0,
-    source: Source = Source.ASSUMED,
+    source: Basis = Basis.ASSUMED,
     **fields: Any,
 ) -> Group:
     n = len(pods) if replicas is None else replicas

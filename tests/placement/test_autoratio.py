@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from placement import names
 from placement.autoratio import Need, auto_ratio, ratio_at, settled, sizes
-from placement.availability import Availability, Source
+from placement.availability import Availability, Basis
 from placement.exposure import Place, exposure
 from placement.model import Budget, Class, Kind, Rollout, Workload
-from placement.observation import Observed, Rates, Record
+from placement.observation import Observed, PoolRecord, Rates
 from placement.policy import Amount, Limit, Policy, resolve
 from placement.risk import Peril, risk
 from placement.slots import Slots
@@ -173,8 +173,8 @@ def test_exposure_agrees_with_auto_where_pods_are_spread_evenly() -> None:
     """Ten, of which eight must serve, at 85 % over four pools: no loss of a pool is an incident."""
     spot = [Place(f"s{slot}", Class.SPOT, "a", f"a/{slot % 4}") for slot in range(8)]
     ready = [*spot, Place("d0"), Place("d1")]
-    observed = Observed(pools={f"a/{pool}": Record(720, losses=3) for pool in range(4)})
-    assert exposure(ready, Availability(8, Source.DECLARED), observed).risk.incidents == 0
+    observed = Observed(pools={f"a/{pool}": PoolRecord(720, losses=3) for pool in range(4)})
+    assert exposure(ready, Availability(8, Basis.DECLARED), observed).risk.incidents == 0
 
 
 @pytest.mark.parametrize(("pools", "expected"), [(2, 45), (3, 60), (4, 80)])

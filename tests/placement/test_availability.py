@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.availability import Availability, BudgetIndex, Source, availability, needed_by
+from placement.availability import Availability, Basis, BudgetIndex, availability, needed_by
 from placement.model import Budget, Kind, Rollout, Template, Workload
 from placement.policy import Amount, Policy
 from placement.selector import matches
@@ -56,18 +56,18 @@ SOURCES: dict[str, tuple[Policy, Workload, tuple[Budget, ...], Availability]] = 
         Policy(min_available=Amount(4)),
         WEB,
         (least(9),),
-        Availability(4, Source.DECLARED),
+        Availability(4, Basis.DECLARED),
     ),
-    "else a budget": (Policy(), WEB, (least(9),), Availability(9, Source.BUDGET)),
-    "a budget that asks for less than a rollout leaves": (Policy(), WEB, (least(1),), Availability(1, Source.BUDGET)),
-    "else what a rollout leaves": (Policy(), WEB, (), Availability(8, Source.ASSUMED)),
+    "else a budget": (Policy(), WEB, (least(9),), Availability(9, Basis.BUDGET)),
+    "a budget that asks for less than a rollout leaves": (Policy(), WEB, (least(1),), Availability(1, Basis.BUDGET)),
+    "else what a rollout leaves": (Policy(), WEB, (), Availability(8, Basis.ASSUMED)),
     "a budget that says nothing declares nothing": (
         Policy(),
         WEB,
         (Budget("shop", "pdb"),),
-        Availability(8, Source.ASSUMED),
+        Availability(8, Basis.ASSUMED),
     ),
-    "else a StatefulSet's n − 1": (Policy(), STORE, (), Availability(9, Source.ASSUMED)),
+    "else a StatefulSet's n − 1": (Policy(), STORE, (), Availability(9, Basis.ASSUMED)),
 }
 
 
@@ -78,7 +78,7 @@ def test_who_says_how_many_must_serve(
     """Ten replicas. Only what nobody said is assumed."""
     told = availability(policy, workload, budgets)
     assert told == expected
-    assert told.is_assumed is (expected.source is Source.ASSUMED)
+    assert told.is_assumed is (expected.source is Basis.ASSUMED)
 
 
 def selecting(name: str, namespace: str = "shop", **selector: Any) -> Budget:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import names
-from placement.classes import PRESETS, Classes, ClassLabel, Taint
+from placement.classes import PRESETS, Classes, ClassLabel, SpotTaint
 from placement.model import Class, NodeRequirement, NodeTerm, Pod
 from tests.placement.invariants import many
 
@@ -145,7 +145,7 @@ def test_a_pod_is_of_its_nodes_class_else_of_its_terms(
 
 def test_spot_pods_tolerate_what_spot_nodes_are_tainted_with() -> None:
     """Any effect; a taint with a value is tolerated with that value only."""
-    assert Taint("k").toleration == {"key": "k", "operator": "Exists"}
+    assert SpotTaint("k").toleration == {"key": "k", "operator": "Exists"}
     assert Classes().tolerations == ({"key": C, "operator": "Equal", "value": "spot"},)
     assert [each["key"] for each in ALL.tolerations] == [
         C,

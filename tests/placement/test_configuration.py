@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import names
-from placement.classes import PRESETS, Classes, ClassLabel, Taint
+from placement.classes import PRESETS, Classes, ClassLabel, SpotTaint
 from placement.configuration import (
     LEAVING_TAINTS,
     Configuration,
     ConfigurationError,
+    MetricLimits,
     NamespaceLimit,
     PriceSources,
     PriorityRoles,
-    Series,
     parse_configuration,
 )
 from placement.model import NodeRequirement
@@ -27,7 +27,7 @@ from tests.placement.invariants import many
 
 BUILT_IN = Configuration()
 OWN = ClassLabel(
-    "example.com/tier", ("cheap", "cheaper"), ("dear",), (Taint("example.com/tier"), Taint("cheap", "true"))
+    "example.com/tier", ("cheap", "cheaper"), ("dear",), (SpotTaint("example.com/tier"), SpotTaint("cheap", "true"))
 )
 
 VALID: dict[str, tuple[str, Configuration]] = {
@@ -68,10 +68,10 @@ VALID: dict[str, tuple[str, Configuration]] = {
         "defaults: {rebalance: off}",
         replace(BUILT_IN, defaults={names.REBALANCE: "off"}),
     ),
-    "series of so many workloads": ("metrics: {workloads: 5000}", replace(BUILT_IN, metrics=Series(5000))),
+    "series of so many workloads": ("metrics: {workloads: 5000}", replace(BUILT_IN, metrics=MetricLimits(5000))),
     "local storage moves": ("localStorage: move", BUILT_IN),
     "local storage stays": ("localStorage: keep", replace(BUILT_IN, keeps_local_storage=True)),
-    "series of none": ("metrics: {workloads: 0}", replace(BUILT_IN, metrics=Series(0))),
+    "series of none": ("metrics: {workloads: 0}", replace(BUILT_IN, metrics=MetricLimits(0))),
     "limits for all": (
         "limits: [{maxSpotRatio: 50%, minOnDemand: 2}]",
         replace(BUILT_IN, limits=(NamespaceLimit(Limit(Fraction(1, 2), 2)),)),

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import names
-from placement.availability import Availability, Source
+from placement.availability import Availability, Basis
 from placement.configuration import Configuration
 from placement.exposure import Blast, Domain, Exposure, Place, exposure, places
 from placement.model import Class, Node, NodeTaint
-from placement.observation import NOTHING_OBSERVED, Observed, Record
+from placement.observation import NOTHING_OBSERVED, Observed, PoolRecord
 from placement.risk import Risk, unavailability
 from tests.placement.invariants import many
 
@@ -22,7 +22,7 @@ def demand(node: str, zone: str) -> Place:
     return Place(node, zone=zone)
 
 
-EIGHT = Availability(8, Source.BUDGET)
+EIGHT = Availability(8, Basis.BUDGET)
 ON_DEMAND = [demand("da", "zone-a"), demand("db", "zone-b"), demand("dc", "zone-c")]
 OTHERS = [spot("b1", "zone-b"), spot("b1", "zone-b"), spot("b2", "zone-b"), spot("c1", "zone-c", "c5"), *ON_DEMAND]
 TEN = [*[spot("a1", "zone-a")] * 3, *OTHERS]
@@ -71,7 +71,7 @@ def test_what_can_be_lost_and_what_may_be(
 ) -> None:
     """Blast radii and survival, of node, pool, zone and all spot, in the shape that scripts rely on."""
     kinds = ("node", "pool", "zone", "spot")
-    told = exposure(ready, Availability(needed, Source.DECLARED))
+    told = exposure(ready, Availability(needed, Basis.DECLARED))
     assert told.raw == {
         "headroom": headroom,
         "assumed": False,
@@ -94,7 +94,9 @@ def test_which_domain_is_told() -> None:
     )
 
 
-WATCHED = Observed(pools={"zone-a/m5": Record(hours=720, losses=3), "zone-b/m5": Record(hours=480, node_hours=960)})
+WATCHED = Observed(
+    pools={"zone-a/m5": PoolRecord(hours=720, losses=3), "zone-b/m5": PoolRecord(hours=480, node_hours=960)}
+)
 RISKS: dict[str, tuple[list[Place], int, Observed, tuple[float, float, str]]] = {
     "nothing was watched: pools a and b and node a1 are too much": (
         TEN,
@@ -122,7 +124,7 @@ def test_how_often_that_is_expected(
     ready: list[Place], needed: int, observed: Observed, expected: tuple[float, float, str]
 ) -> None:
     """Incidents in 30 days, the part of the time below m, and what both rest on."""
-    raw = exposure(ready, Availability(needed, Source.DECLARED), observed).raw
+    raw = exposure(ready, Availability(needed, Basis.DECLARED), observed).raw
     assert (raw["incidentsPer30Days"], raw["unavailability"], raw["restsOn"]) == expected
 
 
@@ -140,10 +142,10 @@ def test_an_exposure_explains_itself() -> None:
     assert one.explain(Domain.POOL) == "without any pool (0 replicas) 1 of the 8 that must serve are left"
 
 
-@pytest.mark.parametrize("source", list(Source))
-def test_it_is_assumed_where_nobody_said_how_many_must_serve(source: Source) -> None:
+@pytest.mark.parametrize("source", list(Basis))
+def test_it_is_assumed_where_nobody_said_how_many_must_serve(source: Basis) -> None:
     """Neither an annotation nor a budget."""
-    assert exposure(TEN, Availability(8, source)).raw["assumed"] is (source is Source.ASSUMED)
+    assert exposure(TEN, Availability(8, source)).raw["assumed"] is (source is Basis.ASSUMED)
 
 
 NODES: dict[str, tuple[Node, Place]] = {
@@ -182,7 +184,7 @@ def test_a_nodes_place_is_read_from_its_labels_and_taints(node: Node, expected: 
 @given(st.lists(st.sampled_from(TEN), max_size=30), st.integers(0, 30))
 def test_smaller_domains_lose_less(ready: list[Place], needed: int) -> None:
     """A pool lies within a zone and within spot, a node within a zone; and the told domain holds as many as told."""
-    told = exposure(ready, Availability(needed, Source.DECLARED))
+    told = exposure(ready, Availability(needed, Basis.DECLARED))
     assert max(told.node.replicas, told.pool.replicas) <= told.zone.replicas <= told.ready == len(ready)
     assert told.pool.replicas <= told.spot.replicas
     for domain in Domain:

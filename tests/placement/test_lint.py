@@ -17,7 +17,7 @@ from placement.lint import (
     PLACEMENT_EXPECTED,
     TEMPLATE_EXPECTED,
     Finding,
-    Written,
+    LintedObject,
     findings_in,
     rollout_finding,
 )
@@ -30,19 +30,19 @@ RATIO, PLACEMENT = names.SPOT_RATIO, names.PLACEMENT
 RATIO_EXPECTED = next(each.expected for each in SETTINGS if each.annotation == RATIO)
 
 
-WRITTEN: dict[str, tuple[Written, list[Finding]]] = {
-    "nothing of ours": (Written("workload", {"example.com/a": "b"}, {"app": "web"}, {"x": "y"}, {}), []),
-    "all right": (Written("workload", {RATIO: "70%"}, {PLACEMENT: "enabled"}, {}, {}), []),
+WRITTEN: dict[str, tuple[LintedObject, list[Finding]]] = {
+    "nothing of ours": (LintedObject("workload", {"example.com/a": "b"}, {"app": "web"}, {"x": "y"}, {}), []),
+    "all right": (LintedObject("workload", {RATIO: "70%"}, {PLACEMENT: "enabled"}, {}, {}), []),
     "a value that does not count": (
-        Written("workload", {RATIO: "70"}, {}, {}, {}),
+        LintedObject("workload", {RATIO: "70"}, {}, {}, {}),
         [Finding("annotations", RATIO, "70", RATIO_EXPECTED)],
     ),
     "an annotation that nobody knows": (
-        Written("namespace", {names.PREFIX + "x": "1"}, {}, {}, {}),
+        LintedObject("namespace", {names.PREFIX + "x": "1"}, {}, {}, {}),
         [Finding("annotations", names.PREFIX + "x", "1", KNOWN_EXPECTED)],
     ),
     "an opt-out that is none": (
-        Written("workload", {PLACEMENT: "off"}, {PLACEMENT: "no"}, {}, {PLACEMENT: ""}),
+        LintedObject("workload", {PLACEMENT: "off"}, {PLACEMENT: "no"}, {}, {PLACEMENT: ""}),
         [
             Finding("labels", PLACEMENT, "no", PLACEMENT_EXPECTED),
             Finding("annotations", PLACEMENT, "off", PLACEMENT_EXPECTED),
@@ -50,23 +50,23 @@ WRITTEN: dict[str, tuple[Written, list[Finding]]] = {
         ],
     ),
     "an opt-in that is none": (
-        Written("namespace", {}, {PLACEMENT: "true"}, {}, {}),
+        LintedObject("namespace", {}, {PLACEMENT: "true"}, {}, {}),
         [Finding("labels", PLACEMENT, "true", PLACEMENT_EXPECTED)],
     ),
     "a setting as a label": (
-        Written("namespace", {}, {names.REBALANCE: "plan-only", PLACEMENT: "enabled"}, {}, {}),
+        LintedObject("namespace", {}, {names.REBALANCE: "plan-only", PLACEMENT: "enabled"}, {}, {}),
         [Finding("labels", names.REBALANCE, "plan-only", LABEL_EXPECTED)],
     ),
     "a setting on the pod template": (
-        Written("workload", {}, {}, {RATIO: "70%"}, {}),
+        LintedObject("workload", {}, {}, {RATIO: "70%"}, {}),
         [Finding("template annotations", RATIO, "70%", TEMPLATE_EXPECTED)],
     ),
-    "a gang's name belongs there": (Written("workload", {}, {}, {names.PREFIX + "pod-group": "a"}, {}), []),
+    "a gang's name belongs there": (LintedObject("workload", {}, {}, {names.PREFIX + "pod-group": "a"}, {}), []),
 }
 
 
 @pytest.mark.parametrize(("written", "expected"), WRITTEN.values(), ids=WRITTEN.keys())
-def test_what_does_not_count_is_found_where_it_stands(written: Written, expected: list[Finding]) -> None:
+def test_what_does_not_count_is_found_where_it_stands(written: LintedObject, expected: list[Finding]) -> None:
     """Annotation, value, place and what would be valid."""
     assert list(findings_in(written)) == expected
 
@@ -74,10 +74,10 @@ def test_what_does_not_count_is_found_where_it_stands(written: Written, expected
 def test_objects_are_read_whole() -> None:
     """Labels, annotations and the template's of a workload; a namespace has no template."""
     workload = replace(WEB, annotations={"a": "1"}, labels={"b": "2"}, template=Template({"c": "3"}))
-    assert Written.on_workload(workload, {"d": "4"}) == Written(
+    assert LintedObject.on_workload(workload, {"d": "4"}) == LintedObject(
         "workload", {"a": "1"}, {"b": "2"}, {"d": "4"}, {"c": "3"}
     )
-    assert Written.on_namespace(Namespace("n", {"b": "2"}, {"a": "1"})) == Written(
+    assert LintedObject.on_namespace(Namespace("n", {"b": "2"}, {"a": "1"})) == LintedObject(
         "namespace", {"a": "1"}, {"b": "2"}, {}, {}
     )
 

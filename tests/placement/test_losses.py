@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from placement import names
-from placement.availability import Source
+from placement.availability import Basis
 from placement.configuration import LEAVING_TAINTS
 from placement.model import Kind, Needs, Node, NodeRequirement, NodeTaint, Pod
 from placement.outage import Evidence, Outage, Outages, Shape, noted
 from placement.plan.actions import Action, How, Why
-from placement.plan.losses import BY, Gone, burials, left_behind, outages_of_loss, proof_of
+from placement.plan.losses import BY, GoneNode, burials, left_behind, outages_of_loss, proof_of
 from placement.plan.room import Room
 from tests.placement.plans import NEEDS, NOW, SPOT, assessed, ground, group, node, pod
 
@@ -51,7 +51,7 @@ def test_what_proves_that_a_machine_is_gone(last_seen: Node, said: bool, is_prov
 
 
 NONE = Outages()
-GONE = {"gone": Gone(node("gone", SPOT), SPOT, "proof")}
+GONE = {"gone": GoneNode(node("gone", SPOT), SPOT, "proof")}
 HERE = ground(node("here"))
 
 
@@ -88,14 +88,14 @@ def test_who_was_marked_as_failed_by_a_leader_that_died_is_deleted_and_asks_for_
 
 def test_without_proof_or_with_volumes_nobody_is() -> None:
     found = assessed(group([pod("p", 1, "gone"), pod("v", 2, "gone", needs=replace(NEEDS, has_claims=True))]), HERE)
-    assert burials([found], {"gone": Gone(node("gone", SPOT), SPOT)}) == []
+    assert burials([found], {"gone": GoneNode(node("gone", SPOT), SPOT)}) == []
     assert [action.pod.name for action in burials([found], GONE)] == ["p"]
 
 
 def test_the_neediest_come_first_in_turn() -> None:
     """One workload lacks two, another one: each pod that is buried brings its workload one nearer."""
-    needy = group([pod(f"n{k}", k, "gone") for k in range(3)], needed=2, source=Source.DECLARED)
-    other = group([pod(f"o{k}", k, "gone") for k in range(2)], needed=1, source=Source.DECLARED)
+    needy = group([pod(f"n{k}", k, "gone") for k in range(3)], needed=2, source=Basis.DECLARED)
+    other = group([pod(f"o{k}", k, "gone") for k in range(2)], needed=1, source=Basis.DECLARED)
     order = [action.pod.name for action in burials([assessed(other, HERE), assessed(needy, HERE)], GONE)]
     assert order == ["n0", "o0", "n1", "o1", "n2"]
 

@@ -13,8 +13,8 @@ from placement.observation import (
     NOTHING_OBSERVED,
     Interruption,
     Observed,
+    PoolRecord,
     Rates,
-    Record,
     Watch,
     extended,
     observed_text,
@@ -63,9 +63,9 @@ def test_losses_are_at_most_as_many_as_nodes_lost(lost: list[tuple[int, float]])
 
 def test_what_was_watched_adds_up_and_fades() -> None:
     """After 90 days the past weighs less; the rate follows what happens now."""
-    record = Record().watched(3600, 4 * 3600, NOW)
+    record = PoolRecord().watched(3600, 4 * 3600, NOW)
     assert (record.hours, record.node_hours, record.seen) == (1.0, 4.0, NOW)
-    old = Record(hours=LONGEST_HOURS, losses=9.0)
+    old = PoolRecord(hours=LONGEST_HOURS, losses=9.0)
     later = old.watched(90 * DAY, 90 * DAY, NOW)
     assert (later.hours, later.losses) == (LONGEST_HOURS, 4.5)
 
@@ -110,7 +110,7 @@ def test_a_settled_rate_changes_rarely(rate: float, before: float | None, expect
 
 def test_it_is_bounded() -> None:
     """So many pools, those seen last; and none for longer than 90 days without a node."""
-    many_pools = {f"{number:04}/m5": Record(1, seen=NOW - number) for number in range(MOST_POOLS + 50)}
+    many_pools = {f"{number:04}/m5": PoolRecord(1, seen=NOW - number) for number in range(MOST_POOLS + 50)}
     kept = extended(Observed(pools=many_pools), {}, [], NOW).pools
     assert list(kept) == [f"{number:04}/m5" for number in range(MOST_POOLS)]
     assert extended(Observed(pools=many_pools), {}, [], NOW + 91 * DAY).pools == {}
@@ -120,7 +120,7 @@ def test_it_is_bounded() -> None:
 amounts = st.integers(0, 10**6).map(lambda number: number / 1000)
 moments = st.integers(0, 2 * 10**9).map(float)
 records = st.builds(
-    Record, amounts, amounts, amounts, amounts, moments, moments, st.integers(0, 99), st.integers(0, 99)
+    PoolRecord, amounts, amounts, amounts, amounts, moments, moments, st.integers(0, 99), st.integers(0, 99)
 )
 tables = st.builds(Rates, st.integers(0, 99), st.dictionaries(st.text(max_size=9), amounts, max_size=4))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placement import names
-from placement.availability import Source
+from placement.availability import Basis
 from placement.classes import PRESETS, Classes
 from placement.configuration import Configuration
 from placement.model import Budget, Kind, Node, NodeRequirement, NodeTaint, Owner, Pod, Quota, Rollout
@@ -472,7 +472,7 @@ def test_without_a_surge_a_leaving_node_is_left_to_its_drainer() -> None:
     ("fields", "scene", "blocked"),
     [
         ({"down": (3,)}, {}, Blocked.UNSETTLED),
-        ({"needed": 8, "source": Source.DECLARED}, {}, Blocked.MINIMUM),
+        ({"needed": 8, "source": Basis.DECLARED}, {}, Blocked.MINIMUM),
         ({"annotations": {names.SPOT_RATIO: "70%", names.MIN_ON_DEMAND: "2"}}, {"nodes": NODES[:1]}, Blocked.NO_PLACE),
         ({}, {"budgets": lambda _pod: (budget(allowed=0, healthy=8, desired=8),)}, Blocked.BUDGET),
         ({"revision": "r2", "shown": "r1"}, {}, Blocked.ROLLOUT),
@@ -552,9 +552,9 @@ def test_an_eviction_that_did_not_help_is_written_on_the_successor() -> None:
     ("fields", "expected"),
     [
         ({}, {Blocked.LAST: 1}),
-        ({"needed": 0, "source": Source.DECLARED}, {}),
-        ({"needed": 0, "source": Source.BUDGET}, {}),
-        ({"needed": 1, "source": Source.DECLARED}, {Blocked.MINIMUM: 1}),
+        ({"needed": 0, "source": Basis.DECLARED}, {}),
+        ({"needed": 0, "source": Basis.BUDGET}, {}),
+        ({"needed": 1, "source": Basis.DECLARED}, {Blocked.MINIMUM: 1}),
     ],
     ids=["nobody said anything", "none must serve", "its budget lets it go", "one must serve"],
 )
@@ -589,15 +589,15 @@ def test_a_pod_waits_longer_where_an_autoscaler_is_on_it() -> None:
 @pytest.mark.parametrize(
     ("source", "needed", "why", "moves"),
     [
-        (Source.DECLARED, 5, Why.EXPOSED, 2),
-        (Source.BUDGET, 5, Why.EXPOSED, 2),
-        (Source.ASSUMED, 5, Why.BALANCE, 2),
-        (Source.DECLARED, 3, None, 0),
+        (Basis.DECLARED, 5, Why.EXPOSED, 2),
+        (Basis.BUDGET, 5, Why.EXPOSED, 2),
+        (Basis.ASSUMED, 5, Why.BALANCE, 2),
+        (Basis.DECLARED, 3, None, 0),
     ],
     ids=["declared", "by its budget", "assumed", "it survives as it is"],
 )
 def test_pods_above_the_headroom_in_one_pool_go_to_another(
-    source: Source, needed: int, why: Why | None, moves: int
+    source: Basis, needed: int, why: Why | None, moves: int
 ) -> None:
     """All seven spot pods are in pool s; pools t and u are empty. With five of ten needed the headroom is five."""
     pools = (NODES[0], NODES[1], node("t", SPOT, "b", cpu=64_000), node("u", SPOT, "c", cpu=64_000))

@@ -22,7 +22,7 @@ from placement.plan.actions import How, Plan
 from placement.plan.group import former_owner, former_slot, moved
 from placement.policy import Policy, resolve
 from placement.slots import Mix
-from rebalancer.executor import Done, Executor, Sight
+from rebalancer.executor import Done, Executor, LastLook
 from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
 from tests.rebalancer.simulation import Cluster, Feed, is_serving
@@ -123,7 +123,7 @@ class Rebalancer:
         self.feed.relist(cluster.objects)
         cluster.feeds.append(self.feed)
         stores = self.feed.stores
-        sight = Sight(
+        sight = LastLook(
             is_leading=lambda: self.is_alive,
             is_paused=lambda: self.is_paused,
             pod=stores["pods"].get,

@@ -8,9 +8,9 @@ import urllib.request
 import pytest
 
 from rebalancer.app import create_app, serving
-from rebalancer.metrics import Metrics
+from rebalancer.metrics import RebalancerMetrics
 
-METRICS = Metrics(lambda: None, lambda: True)
+METRICS = RebalancerMetrics(lambda: None, lambda: True)
 
 
 def test_it_is_ready_when_nothing_is_missing() -> None:

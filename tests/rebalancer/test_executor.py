@@ -15,7 +15,7 @@ from placement.model import NOTHING, Key, Namespace, Node, Owner, Pod
 from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan, Why
-from rebalancer.executor import Executor, Sight
+from rebalancer.executor import Executor, LastLook
 from tests.placement.plans import CONFIGURATION, SPOT, node, pod
 from tests.rebalancer.rebalancing import Here, Slow
 
@@ -39,7 +39,7 @@ class Cluster:
         self.objects = {(type(each), each.key): each for each in objects}
         self.written: list[str] = []
         self.refuses_notes = False
-        sight = Sight(
+        sight = LastLook(
             is_leading=lambda: is_leading,
             is_paused=lambda: is_paused,
             pod=lambda key: self._get(Pod, key),

@@ -17,10 +17,10 @@ from placement.configuration import Configuration
 from placement.outage import Outages
 from placement.plan.actions import Action, How, Plan, Why
 from rebalancer.app import create_app
-from rebalancer.executor import Done, Executor, Sight
+from rebalancer.executor import Done, Executor, LastLook
 from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
-from rebalancer.metrics import Metrics
+from rebalancer.metrics import RebalancerMetrics
 from rebalancer.pulse import Pulse
 from tests.kube.scripted import Answer, Script, scripted_api
 from tests.placement.plans import pod
@@ -62,7 +62,7 @@ def test_what_counts_as_work_and_what_as_an_end() -> None:
 def test_every_write_of_a_long_pass_counts() -> None:
     """A thousand burials through a slow API server are no hang."""
     beats: list[int] = []
-    sight = Sight(lambda: False, lambda: False, lambda _: None, lambda _: None, lambda _: None)
+    sight = LastLook(lambda: False, lambda: False, lambda _: None, lambda _: None, lambda _: None)
     nobody = cast(Any, None)
     executor = Executor(nobody, nobody, Here(), Here(), sight, on_progress=lambda: beats.append(1))
     actions = tuple(Action(How.BURY, Why.LOST, None, pod(f"p{number}", number)) for number in range(5))
@@ -97,7 +97,9 @@ class Replica:
         executor = cast(Executor, self.work)
         self.loop = Loop(Index(Configuration()), executor, watched, lambda *_: wake.set(), wake, self.pulse)
         self._thread = threading.Thread(target=self.loop.run)
-        self._probes = create_app(Metrics(lambda: None, lambda: True), lambda: None, self.pulse.hang).test_client()
+        self._probes = create_app(
+            RebalancerMetrics(lambda: None, lambda: True), lambda: None, self.pulse.hang
+        ).test_client()
 
     def is_healthy(self) -> bool:
         return self._probes.get("/healthz").status_code == 200

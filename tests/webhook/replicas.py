@@ -14,7 +14,7 @@ from placement.model import ReplicaSet
 from tests.webhook.world import DEPLOYMENT, PODS, Raw, World, patched, raw_pod, review
 from webhook.app import Door, create_app
 from webhook.connections import Request
-from webhook.metrics import Metrics
+from webhook.metrics import WebhookMetrics
 from webhook.ownership import Tenure
 from webhook.peers import NoAnswer, Peers
 from webhook.server import Gateway
@@ -81,7 +81,7 @@ class Replica:
         self.left: dict[str, str] = {}
         self.version = 0
         self._network = network
-        self.metrics = Metrics()
+        self.metrics = WebhookMetrics()
         self.peers = Peers(name, lambda: self.members, lambda: self.left, network)
         self.tenure = Tenure(self.peers, self.world.admission.ledger, lambda: self.version, lambda: self.version)
         door = Door(self.world.admission, self.metrics, tenure=self.tenure)

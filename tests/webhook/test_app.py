@@ -20,7 +20,7 @@ from tests.webhook.clockwork import playing
 from tests.webhook.test_admission import DB, WEB, WEB_ABC
 from tests.webhook.world import OPTED_IN, REPLICA_SET, STATEFUL_SET, World, patched, raw_pod, review
 from webhook.app import LARGEST_BODY, PATIENCE_SECONDS, Door, create_app
-from webhook.metrics import Metrics
+from webhook.metrics import WebhookMetrics
 from webhook.review import MalformedReview
 
 JSON = "application/json"
@@ -46,23 +46,23 @@ class Webhook:
     """All of it but the server."""
 
     world: World
-    metrics: Metrics
+    metrics: WebhookMetrics
     door: Door
     client: FlaskClient
 
 
 def webhook(is_ready: Callable[[], str | None] = lambda: None, **hooks: Any) -> Webhook:
     executor = hooks.pop("executor", None)
-    world, metrics = World(**hooks), Metrics()
+    world, metrics = World(**hooks), WebhookMetrics()
     door = Door(world.admission, metrics, executor)
     return Webhook(world, metrics, door, create_app(door, metrics, is_ready).test_client())
 
 
-def value(metrics: Metrics, name: str, **labels: str) -> float:
+def value(metrics: WebhookMetrics, name: str, **labels: str) -> float:
     return metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-def decisions(metrics: Metrics, placed: str, reason: str) -> float:
+def decisions(metrics: WebhookMetrics, placed: str, reason: str) -> float:
     return value(metrics, "spotweave_admission_decisions_total", **{"class": placed, "reason": reason})
 
 

@@ -27,8 +27,8 @@ from tests.examples import examples
 from tests.webhook.generate import CORPUS, REVIEWS, UIDS, adopted, anything, bent, review_of, reviews
 from tests.webhook.test_app import Webhook, webhook
 from tests.webhook.test_server import Caller, asked, served
-from webhook.review import MalformedReview, Request, answer, parse
-from webhook.server import Identity
+from webhook.review import AdmissionCall, MalformedReview, answer, parse
+from webhook.server import TlsIdentity
 
 IS_SOAK = bool(os.environ.get("SPOTWEAVE_SOAK"))
 COUNT = 100_000 if IS_SOAK else 2_500
@@ -128,7 +128,7 @@ def check_skipped(hook: Webhook, raw: Raw) -> None:
     assert outcome(hook, read) == outcome(hook, whole)
 
 
-def outcome(hook: Webhook, request: Request) -> bytes | type[Exception]:
+def outcome(hook: Webhook, request: AdmissionCall) -> bytes | type[Exception]:
     try:
         return answer(request, hook.world.admission.place(request))
     except Exception as error:  # noqa: BLE001 - the door answers for it
@@ -207,7 +207,7 @@ def test_no_review_gets_a_5xx_over_tls() -> None:
     """Bent and generated ones, one after the other on a connection that is never cut."""
     statuses: list[int] = []
 
-    def scene(caller: Caller, _identity: Identity) -> None:
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
         with closing(caller.secure()) as connection:
             connection.connect()
             chance, first = random.Random(20261117), connection.sock
@@ -263,7 +263,7 @@ BODIES = {
 def test_large_and_broken_bodies_get_no_5xx_over_tls() -> None:
     """3 MiB is read, more than any pod can have is not, and what is no JSON is told so."""
 
-    def scene(caller: Caller, _identity: Identity) -> None:
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
         for name, (raw, expected) in SIZES.items():
             with closing(caller.secure()) as connection:
                 assert check_answer(connection, raw, json.dumps(raw).encode()) == expected, name

@@ -15,29 +15,29 @@ from placement.patch import patch
 from placement.policy import Mistake
 from tests.examples import examples
 from tests.webhook.world import review
-from webhook.review import MalformedReview, Request, Verdict, answer, parse, unchanged
+from webhook.review import AdmissionCall, MalformedReview, Verdict, answer, parse, unchanged
 
 POD: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {}}
 
-CALLS: dict[str, tuple[bytes, Request]] = {
-    "a create": (review(POD), Request("u1", "shop", POD)),
-    "a dry run": (review(POD, dryRun=True), Request("u1", "shop", POD, dry_run=True)),
-    "no dry run": (review(POD, dryRun=False), Request("u1", "shop", POD)),
+CALLS: dict[str, tuple[bytes, AdmissionCall]] = {
+    "a create": (review(POD), AdmissionCall("u1", "shop", POD)),
+    "a dry run": (review(POD, dryRun=True), AdmissionCall("u1", "shop", POD, dry_run=True)),
+    "no dry run": (review(POD, dryRun=False), AdmissionCall("u1", "shop", POD)),
     "the request's namespace counts": (
         review({"metadata": {"namespace": "x"}, "spec": {}}),
-        Request("u1", "shop", {"metadata": {"namespace": "x"}, "spec": {}}),
+        AdmissionCall("u1", "shop", {"metadata": {"namespace": "x"}, "spec": {}}),
     ),
     "else the pod's": (
         review({"metadata": {"namespace": "x"}, "spec": {}}, namespace=""),
-        Request("u1", "x", {"metadata": {"namespace": "x"}, "spec": {}}),
+        AdmissionCall("u1", "x", {"metadata": {"namespace": "x"}, "spec": {}}),
     ),
-    "else none": (review(POD, namespace=None), Request("u1", "", POD)),
-    "fields that we do not know": (review(POD, options={"x": [1]}, resource={}), Request("u1", "shop", POD)),
+    "else none": (review(POD, namespace=None), AdmissionCall("u1", "", POD)),
+    "fields that we do not know": (review(POD, options={"x": [1]}, resource={}), AdmissionCall("u1", "shop", POD)),
 }
 
 
 @pytest.mark.parametrize(("body", "expected"), CALLS.values(), ids=CALLS.keys())
-def test_a_call_is_read(body: bytes, expected: Request) -> None:
+def test_a_call_is_read(body: bytes, expected: AdmissionCall) -> None:
     """Only what is used of it."""
     assert parse(body) == msgspec.structs.replace(expected, size=len(body))
 
@@ -130,7 +130,7 @@ def response(body: bytes) -> Any:
 
 def test_a_decision_is_answered_with_its_patch() -> None:
     """As base64 of a JSON patch, under the uid of the call."""
-    told = response(answer(Request("u1", "shop", POD), Verdict(Reason.SLOT, DECISION)))
+    told = response(answer(AdmissionCall("u1", "shop", POD), Verdict(Reason.SLOT, DECISION)))
     assert json.loads(b64decode(told.pop("patch"))) == patch(POD, DECISION)
     assert told == {"uid": "u1", "allowed": True, "patchType": "JSONPatch"}
 
@@ -138,7 +138,7 @@ def test_a_decision_is_answered_with_its_patch() -> None:
 def test_no_decision_is_answered_with_no_patch() -> None:
     """Allowed unchanged: neither patch nor patch type, which the API server wants both or none of."""
     verdict = Verdict(Reason.NOT_A_WORKLOAD)
-    assert response(answer(Request("u1", "shop", POD), verdict)) == {"uid": "u1", "allowed": True}
+    assert response(answer(AdmissionCall("u1", "shop", POD), verdict)) == {"uid": "u1", "allowed": True}
     assert response(unchanged("u2")) == {"uid": "u2", "allowed": True}
 
 
@@ -147,7 +147,7 @@ def test_warnings_are_passed_on_and_cut() -> None:
     verdict = Verdict(
         Reason.DECIDED, mistakes=(Mistake("workload", "a", "b", "c"), Mistake("workload", "a", "b", "x" * 1000))
     )
-    told = response(answer(Request("u1", "shop", POD), verdict))
+    told = response(answer(AdmissionCall("u1", "shop", POD), verdict))
     assert told["warnings"] == [
         "workload a: 'b' does not count; expected c",
         (f"workload a: 'b' does not count; expected {'x' * 1000}")[:250],

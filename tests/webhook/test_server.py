@@ -18,7 +18,7 @@ from placement import names
 from tests.webhook.test_app import webhook
 from tests.webhook.world import patched, raw_pod, review
 from webhook.app import LARGEST_BODY
-from webhook.server import Gateway, Identity, bind, serve
+from webhook.server import Gateway, TlsIdentity, bind, serve
 
 NOW = datetime.now(UTC)
 AUTHORITY = new_authority(NOW)
@@ -70,9 +70,9 @@ def mutated(connection: http.client.HTTPConnection, pod: dict[str, Any]) -> dict
     return patched(pod, body)
 
 
-def served(scene: Callable[[Caller, Identity], None]) -> None:
+def served(scene: Callable[[Caller, TlsIdentity], None]) -> None:
     """Serves for as long as the scene lasts, then stops as a SIGTERM does."""
-    identity = Identity()
+    identity = TlsIdentity()
     identity.load(LEAF.certificate, LEAF.key)
     hook = webhook()
     gateway = Gateway(hook.client.application, hook.door)
@@ -97,7 +97,7 @@ def served(scene: Callable[[Caller, Identity], None]) -> None:
 def test_pods_are_placed_over_tls() -> None:
     """Verified against our authority, several calls on one connection."""
 
-    def scene(caller: Caller, _identity: Identity) -> None:
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
         with closing(caller.secure()) as connection:
             decisions = [mutated(connection, raw_pod())["metadata"]["annotations"][names.DECISION] for _ in range(2)]
             assert decisions == ["rs/u1", "rs/u1"]
@@ -124,7 +124,7 @@ def check_admission(connection: http.client.HTTPConnection) -> None:
 def test_routes_of_flask_are_served_on_both_ports() -> None:
     """Probes and metrics also in plain text, admission over TLS alone; what is wrong gets its status."""
 
-    def scene(caller: Caller, _identity: Identity) -> None:
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
         with closing(caller.secure()) as secure, closing(caller.plain()) as plain:
             check_routes(secure)
             check_routes(plain)
@@ -137,7 +137,7 @@ def test_routes_of_flask_are_served_on_both_ports() -> None:
 def test_a_caller_without_our_authority_is_turned_away() -> None:
     """Its handshake fails, which must not disturb others."""
 
-    def scene(caller: Caller, _identity: Identity) -> None:
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
         good, caller.context = caller.context, ssl.create_default_context()
         with pytest.raises(ssl.SSLCertVerificationError):
             caller.silent()
@@ -151,7 +151,7 @@ def test_a_caller_without_our_authority_is_turned_away() -> None:
 def test_silent_connections_do_not_stop_answers() -> None:
     """Fifty that finish TLS and never send a byte: a thread per connection would starve."""
 
-    def scene(caller: Caller, _identity: Identity) -> None:
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
         with ExitStack() as open_connections:
             for _ in range(50):
                 open_connections.enter_context(caller.silent())
@@ -165,7 +165,7 @@ def test_a_certificate_is_exchanged_while_serving() -> None:
     """New connections get the new one; one that is open goes on with the old."""
     renewed = issue(AUTHORITY, ("localhost",), NOW)
 
-    def scene(caller: Caller, identity: Identity) -> None:
+    def scene(caller: Caller, identity: TlsIdentity) -> None:
         with closing(caller.secure()) as connection:
             mutated(connection, raw_pod())
             before = caller.served_serial()
@@ -180,7 +180,7 @@ def test_a_body_may_arrive_in_pieces() -> None:
     """Large pods do."""
     whole = review(raw_pod())
 
-    def scene(caller: Caller, _identity: Identity) -> None:
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
         fields = f"content-type: application/json\r\ncontent-length: {len(whole)}"
         head = f"POST {names.WEBHOOK_PATH} HTTP/1.1\r\n{fields}\r\n\r\n"
         with caller.silent() as connection:
@@ -196,7 +196,7 @@ def test_a_body_may_arrive_in_pieces() -> None:
 def test_requests_that_come_together_are_answered_in_their_order() -> None:
     """Two in one packet: nobody is lost, nobody is mixed up."""
 
-    def scene(caller: Caller, _identity: Identity) -> None:
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
         with caller.silent() as connection:
             connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\nGET /nowhere HTTP/1.1\r\nconnection: close\r\n\r\n")
             told = b"".join(iter(lambda: connection.recv(65536), b""))
@@ -208,7 +208,7 @@ def test_requests_that_come_together_are_answered_in_their_order() -> None:
 def test_a_body_without_end_is_not_kept() -> None:
     """It is refused as soon as it is larger than any review, before it fills the memory."""
 
-    def scene(caller: Caller, _identity: Identity) -> None:
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
         with caller.silent() as connection:
             size = LARGEST_BODY * 3
             connection.sendall(f"POST /mutate HTTP/1.1\r\ncontent-length: {size}\r\n\r\n".encode())
@@ -222,7 +222,7 @@ def test_a_body_without_end_is_not_kept() -> None:
 def test_what_is_no_http_is_turned_away() -> None:
     """With a sentence, and the connection is closed."""
 
-    def scene(caller: Caller, _identity: Identity) -> None:
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
         with caller.silent() as connection:
             connection.sendall(b"\x00\x01 nonsense\r\n\r\n")
             told = b"".join(iter(lambda: connection.recv(65536), b""))
@@ -247,7 +247,7 @@ FLOODS = {
 def test_a_flood_is_turned_away_and_holds_nobody_up(begin: bytes, flood: bytes, told: bytes) -> None:
     """One caller must not stall the others: what has no end is cut short, and the connection closed."""
 
-    def scene(caller: Caller, _identity: Identity) -> None:
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
         with caller.silent() as flooding, closing(caller.secure()) as other:
             with suppress(OSError):  # it may be closed while we still send
                 flooding.sendall(begin + flood)
@@ -269,7 +269,7 @@ def read(connection: ssl.SSLSocket) -> bytes:
 
 def test_it_listens_once_it_has_entered_and_ends_if_it_never_does() -> None:
     """Who connects sooner is refused rather than let down; told to stop before that, it ends."""
-    hook, identity = webhook(), Identity()
+    hook, identity = webhook(), TlsIdentity()
     identity.load(LEAF.certificate, LEAF.key)
     gateway = Gateway(hook.client.application, hook.door)
 
@@ -290,7 +290,7 @@ def test_it_listens_once_it_has_entered_and_ends_if_it_never_does() -> None:
 
 def test_when_the_chores_fail_the_program_ends_and_says_why() -> None:
     """Certificates that nobody keeps any more would run out unseen; a restart is better."""
-    hook, identity = webhook(), Identity()
+    hook, identity = webhook(), TlsIdentity()
     identity.load(LEAF.certificate, LEAF.key)
 
     async def background() -> None:

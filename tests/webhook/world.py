@@ -8,18 +8,18 @@ from typing import Any
 import jsonpatch
 
 from kube.convert import pod
-from kube.decode import Shape
+from kube.decode import Decoder
 from kube.wire import PodObject
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Budget, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload
 from placement.observation import Rates
 from placement.outage import Outages
-from webhook.admission import Admission, Stores
-from webhook.review import Request, Verdict, answer
+from webhook.admission import Admission, Caches
+from webhook.review import AdmissionCall, Verdict, answer
 
 Raw = dict[str, Any]
-PODS = Shape(PodObject, pod)
+PODS = Decoder(PodObject, pod)
 OPTED_IN = {names.PLACEMENT: "enabled"}
 DEPLOYMENT = Owner("Deployment", "web", "d")
 REPLICA_SET = Owner("ReplicaSet", "web-abc", "rs")
@@ -30,7 +30,7 @@ class World:
     """A namespace that is opted in, a Deployment and a StatefulSet of ten. Nothing here waits or sleeps."""
 
     def __init__(self, configuration: Configuration | None = None, **replaced: Any) -> None:
-        self.stores = Stores()
+        self.stores = Caches()
         self.is_synced = True
         self.outages = Outages()
         self.rates = Rates()
@@ -70,9 +70,9 @@ class World:
                 store = self.stores.deployments if each.kind is Kind.DEPLOYMENT else self.stores.stateful_sets
             store.put(each)
 
-    def request(self, raw_pod: Raw, *, namespace: str = "shop", dry_run: bool = False) -> Request:
+    def request(self, raw_pod: Raw, *, namespace: str = "shop", dry_run: bool = False) -> AdmissionCall:
         self._requests += 1
-        return Request(f"request-{self._requests}", namespace, raw_pod, dry_run)
+        return AdmissionCall(f"request-{self._requests}", namespace, raw_pod, dry_run)
 
     def place(self, raw_pod: Raw, *, patient: bool = False, **call: Any) -> Verdict:
         return self.admission.place(self.request(raw_pod, **call), patient=patient)
