@@ -33,9 +33,8 @@ from benchmarks.stores import FilledStores, index_in_memory
 from benchmarks.synthetic import Size, raw_pod
 from dashboard.access import Guard
 from dashboard.answercache import Desk
-from dashboard.history import History
 from dashboard.server import serving
-from dashboard.view import Around, Viewer
+from dashboard.viewer import Around, Viewer
 from kube.resources import PODS_IN_FULL
 from placement.outage import Outages
 from placement.outcome import Outcome
@@ -44,6 +43,7 @@ from rebalancer.executor import Executor, LastLook
 from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import RebalancerMetrics
+from report.history import History
 
 ROOT = Path(__file__).parent.parent
 SIZE = Size(500, 2000, old_revisions=2)

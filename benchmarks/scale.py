@@ -37,9 +37,8 @@ from cli.rebalancer import RebalancerProgram
 from dashboard.access import Guard, known_hosts
 from dashboard.answercache import Desk
 from dashboard.app import create_app as create_dashboard
-from dashboard.history import History
 from dashboard.server import serving as serving_page
-from dashboard.view import Around, Viewer
+from dashboard.viewer import Around, Viewer
 from kube.client import Client
 from kube.crashpoints import NO_FAULTS
 from kube.resources import PAGE_SIZE, PODS_IN_FULL
@@ -55,6 +54,7 @@ from rebalancer.executor import Done, Executor
 from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import RebalancerMetrics
+from report.history import History
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "out" / "bench"

@@ -28,7 +28,7 @@ from localcluster.profile import NodePool
 from localcluster.progress import Progress
 from placement.model import Class
 from placement.plan.stuck import SHORTEST_OUTAGE_SECONDS
-from placement.status import statuses
+from report.status import statuses
 
 EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
 NAMESPACE = "demo"

@@ -20,10 +20,10 @@ from rich.text import Text
 
 from cli.status import headroom
 from placement.configuration import Configuration
-from placement.exposure import Domain, Exposure
 from placement.model import Snapshot
 from placement.plan.group import former_owner, has_left
-from placement.status import WorkloadStatus, statuses
+from report.exposure import Domain, Exposure
+from report.status import WorkloadStatus, statuses
 
 Found = Sequence[WorkloadStatus]
 

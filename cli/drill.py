@@ -16,13 +16,13 @@ from cli import access, hints, output
 from cli.configuration import configuration_for_reading
 from cli.plan import Picture, planned, view_of
 from cli.status import ASSUMED, SHORT_KIND
-from dashboard import drills
 from kube.snapshot import read_snapshot
 from localcluster.errors import ClusterError
 from placement.configuration import Configuration
-from placement.drill import Loss, drill, nodes_in
-from placement.exposure import Domain, Place, places
 from placement.model import Class, Snapshot
+from report import whatif as drills
+from report.drill import Loss, drill, nodes_in
+from report.exposure import Domain, Place, places
 
 MOST_NAMED = 20
 EXPECTED = "node=NAME, pool=ZONE/TYPE, zone=NAME or spot"

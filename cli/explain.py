@@ -11,14 +11,14 @@ from rich.text import Text
 
 from cli import access, hints, output
 from cli.plan import Picture, Planned, planned, take_picture, view_of
-from dashboard import answers
-from dashboard.history import History
 from localcluster.errors import ClusterError
 from placement import names
-from placement.exposure import Domain
 from placement.model import Kind, Pod, Snapshot
 from placement.plan.assess import Assessment
 from placement.plan.group import Member, moved, released, undone
+from report import answers
+from report.exposure import Domain
+from report.history import History
 
 POD = "pod"
 KINDS = {  # as kubectl takes them

@@ -18,30 +18,31 @@ from cli.configuration import configuration_for_reading
 from cli.observed import observed_for_reading
 from cli.signs import signs_for_reading
 from cli.status import foreseen_lines
-from dashboard.drills import outlook
-from dashboard.view import NO_PRICES, Around, View, Viewer
+from dashboard.viewer import NO_PRICES, Around, Viewer
 from kube.client import Client
 from kube.configmaps import read_outages, read_pause
 from kube.snapshot import read_snapshot
 from localcluster.errors import ClusterError
 from placement import names
 from placement.configuration import Configuration
-from placement.exposure import Exposure, Place, exposure, places
 from placement.model import Namespace, Sign, Snapshot
 from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
-from placement.plan.rolloutroom import foreseen
 from placement.plan.room import Room
 from placement.plan.scene import Scene
 from placement.plan.select import plan
 from placement.policy import mistakes_in
-from placement.savings import Prices, told
-from placement.status import statuses
-from placement.statusjson import mix_json
 from rebalancer.index import Index
+from report.exposure import Exposure, Place, exposure, places
+from report.rolloutroom import foreseen
+from report.savings import Prices, told
+from report.status import statuses
+from report.statusjson import mix_json
+from report.view import View
+from report.whatif import outlook
 
 
 @dataclass(frozen=True, slots=True)

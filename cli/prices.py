@@ -9,7 +9,7 @@ from pathlib import Path
 from cli.configuration import read_text
 from placement.configuration import Configuration, ConfigurationError
 from placement.policy import parse_share
-from placement.savings import Prices, PriceTable, parse_prices
+from report.savings import Prices, PriceTable, parse_prices
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,9 @@ from cli.crash import end_with_any_thread
 from cli.gctuning import spare_caches
 from dashboard.access import Guard, known_hosts
 from dashboard.answercache import Desk
-from dashboard.history import History
 from dashboard.prometheus import Archive, checked_url
 from dashboard.server import serving as serving_page
-from dashboard.view import NO_PRICES, Around, Viewer
+from dashboard.viewer import NO_PRICES, Around, Viewer
 from kube import resources
 from kube.client import Client, connect
 from kube.configmaps import STATE, ConfigMap, ObservedMemory, OutageMemory, PauseMemory, change_observed
@@ -40,7 +39,6 @@ from kube.store import Store
 from placement.configuration import Configuration
 from placement.pause import standing
 from placement.plan.actions import Plan
-from placement.savings import Prices
 from rebalancer.app import create_app, serving
 from rebalancer.executor import MOST_ENDS, Done, Executor, LastLook
 from rebalancer.index import Index
@@ -49,6 +47,8 @@ from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import RebalancerMetrics
 from rebalancer.notify import Teller
 from rebalancer.pulse import Pulse
+from report.history import History
+from report.savings import Prices
 
 log = logging.getLogger(__name__)
 

@@ -19,18 +19,18 @@ from cli.outage import outages_for_reading, sentence
 from cli.pause import pause_for_reading, told
 from kube.snapshot import read_snapshot
 from placement import names
-from placement.exposure import Domain, Exposure
 from placement.model import Class, Kind
 from placement.outage import Outage
 from placement.pause import Pause
-from placement.plan.rolloutroom import Foreseen, foreseen, room_in
 from placement.policy import Policy, percent
-from placement.residue import LeftOver, left_over
-from placement.rollout import rollout_need
-from placement.savings import Savings, savings_in
 from placement.slots import Mix
-from placement.status import PodStatus, WorkloadStatus, statuses
-from placement.statusjson import advice_of, pods_json, workload_json
+from report.exposure import Domain, Exposure
+from report.residue import LeftOver, left_over
+from report.rollout import rollout_need
+from report.rolloutroom import Foreseen, foreseen, room_in
+from report.savings import Savings, savings_in
+from report.status import PodStatus, WorkloadStatus, statuses
+from report.statusjson import advice_of, pods_json, workload_json
 
 STYLES = {Class.ON_DEMAND: "cyan", Class.SPOT: "magenta"}
 NOTHING_OPTED_IN = (

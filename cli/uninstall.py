@@ -22,7 +22,7 @@ from kube.snapshot import read_snapshot
 from placement import names
 from placement.model import Pod, Snapshot
 from placement.pause import Pause
-from placement.residue import PutBack, put_back
+from report.residue import PutBack, put_back
 
 log = logging.getLogger(__name__)
 

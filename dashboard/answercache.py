@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dashboard.answers import Raw, Unclear, Unknown
-from dashboard.history import History
-from dashboard.view import LASTS_SECONDS, View, Viewer
+from dashboard.viewer import LASTS_SECONDS, Viewer
+from report.answers import Raw, Unclear, Unknown
+from report.history import History
+from report.view import View
 
 MOST_KEPT = 16 * 1024**2  # bytes of answers
 LARGEST_PLAIN = 1024  # bytes; longer answers are compressed for who takes that

@@ -9,12 +9,13 @@ from typing import Any
 
 from flask import Flask, Response, request
 
-from dashboard import answers, drills
 from dashboard.access import HEADERS, Guard
 from dashboard.answercache import JSON, Answer, Desk
-from dashboard.answers import Raw, Selection, Unclear
-from dashboard.view import View
-from placement.exposure import Domain
+from report import answers
+from report import whatif as drills
+from report.answers import Raw, Selection, Unclear
+from report.exposure import Domain
+from report.view import View
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {

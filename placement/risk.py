@@ -12,7 +12,7 @@ fail 0.01 times in 30 days, about once in eight years.
     incidents per 30 days = Σ rate, over pools and single nodes whose loss leaves fewer than m
     P(available < m)      = incidents · time to recover / 30 days
 
-The workload of `placement.exposure`, ten replicas of which eight must serve, headroom 2:
+The workload of `report.exposure`, ten replicas of which eight must serve, headroom 2:
 
     pool zone-a/m5 3 (all on node a1)    pool zone-b/m5 2+1    pool zone-c/c5 1    on-demand 1+1+1
 

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from kube.errors import ApiError
-from placement.exposure import pool_name
 from placement.model import Class
 from placement.observation import Interruption, Observed, Watch, extended
 from placement.plan.group import Ground
 from rebalancer.index import Index
+from report.exposure import pool_name
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dashboard.view import Taken, View
-from dashboard.workloadview import WorkloadView
 from placement import names
-from placement.exposure import Domain
 from placement.metrics import METRICS
 from placement.model import NO_AMOUNTS, Class
 from placement.observation import NEVER_WATCHED
@@ -20,6 +17,9 @@ from placement.plan.actions import How, Plan
 from placement.plan.group import Site
 from placement.slots import Mix
 from rebalancer.executor import Done
+from report.exposure import Domain
+from report.view import Taken, View
+from report.workloadview import WorkloadView
 
 # A second series for each counter, that nobody asks for.
 disable_created_metrics()  # type: ignore[no-untyped-call]

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from placement import names
-from placement.exposure import Domain, Place, exposure, places
 from placement.model import Class, Workload
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import Assessment
 from placement.plan.group import Ground
 from rebalancer.executor import Done
+from report.exposure import Domain, Place, exposure, places
 
 LOSS_SECONDS = 2.0  # no more nodes went with the others for so long: what was lost is told
 EXPOSED_SECONDS = 60.0  # a rollout or a move may leave fewer for a moment

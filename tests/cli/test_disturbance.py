@@ -9,7 +9,7 @@ from placement import names
 from placement.configuration import Configuration
 from placement.model import Owner, Snapshot
 from tests.cli.printed import printed
-from tests.placement.test_drill import cluster
+from tests.report.test_drill import cluster
 
 SPOT = ("a1", "a2", "b1")
 

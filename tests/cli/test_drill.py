@@ -10,11 +10,11 @@ import pytest
 from cli.drill import Target, found, target
 from localcluster.errors import ClusterError
 from placement.configuration import Configuration
-from placement.exposure import Domain
 from placement.model import Owner
+from report.exposure import Domain
 from tests.cli.printed import printed
 from tests.dashboard.boards import SHOP, shown
-from tests.placement.test_drill import STORE, cluster, pods
+from tests.report.test_drill import STORE, cluster, pods
 
 TEXTS: dict[str, Target] = {
     "node=a1": Target(Domain.NODE, "a1"),

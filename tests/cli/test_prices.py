@@ -9,7 +9,7 @@ import pytest
 
 from cli.prices import MOST_REMARKS, add_options, prices_for
 from placement.configuration import Configuration, ConfigurationError, PriceSources
-from placement.savings import Price, Prices
+from report.savings import Price, Prices
 
 HEADER = "InstanceID,InstanceIDField,MarketPriceHourly\n"
 ROW = Price("metadata.name", "a", "", 0.4)

@@ -11,13 +11,13 @@ from cli.status import as_json, as_table, left_over_table
 from placement import names
 from placement.availability import Availability, Basis
 from placement.configuration import Configuration
-from placement.exposure import Place, exposure
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
 from placement.outage import Outage, Shape
 from placement.pause import Pause
-from placement.residue import left_over
-from placement.savings import Prices, savings_in
-from placement.status import WorkloadStatus, statuses
+from report.exposure import Place, exposure
+from report.residue import left_over
+from report.savings import Prices, savings_in
+from report.status import WorkloadStatus, statuses
 from tests.cli.printed import printed
 from tests.dashboard.boards import SHOP, deployment, shown, snapshot
 

@@ -25,7 +25,7 @@ from kube.podwriter import END_SECONDS, PodWriter
 from localcluster import LocalCluster, Options, Profile, demo_profile
 from placement import names
 from placement.model import Class, Key, Pod
-from placement.status import WorkloadStatus
+from report.status import WorkloadStatus
 from tests.cluster.watcher import Watcher, watching
 from tests.cluster.world import World, label, wait_for, workload
 

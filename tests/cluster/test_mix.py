@@ -7,7 +7,7 @@ import random
 import pytest
 
 from placement.names import OVERFLOW_PRIORITY
-from placement.status import WorkloadStatus
+from report.status import WorkloadStatus
 from tests.cluster.world import WALKS, World, is_exact, wait_for, workload
 
 pytestmark = pytest.mark.cluster

@@ -18,7 +18,7 @@ from placement import names
 from placement.configuration import Configuration
 from placement.model import Key
 from placement.plan.neighbours import Crowd
-from placement.plan.rolloutroom import room_in
+from report.rolloutroom import room_in
 from tests.cluster.scene import Scene
 from tests.cluster.world import pod_spec, template, wait_for
 

@@ -12,7 +12,7 @@ import pytest
 from cli import kubectl
 from localcluster import Choice, Way
 from placement import names
-from placement.status import WorkloadStatus
+from report.status import WorkloadStatus
 from tests.cluster.scene import Scene
 from tests.cluster.world import wait_for
 

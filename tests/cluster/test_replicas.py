@@ -16,7 +16,7 @@ from cli.run import Installed, Process, running, wait_until_ready
 from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
-from placement.status import WorkloadStatus
+from report.status import WorkloadStatus
 from tests.cluster.lead import leading
 from tests.cluster.world import WALKS, World, label, wait_for, workload
 

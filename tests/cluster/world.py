@@ -19,7 +19,7 @@ from kube.errors import NotFound
 from kube.snapshot import read_snapshot
 from placement import names
 from placement.slots import Mix
-from placement.status import WorkloadStatus, statuses
+from report.status import WorkloadStatus, statuses
 
 PATIENCE_SECONDS = 60.0
 # Walks with a rest after each, and steps of a walk: two minutes of each kind in a soak, else a quarter of a minute.

@@ -12,8 +12,7 @@ from flask.testing import FlaskClient
 from dashboard.access import LOOPBACK, Guard
 from dashboard.answercache import Desk
 from dashboard.app import create_app
-from dashboard.history import History
-from dashboard.view import Around, Viewer
+from dashboard.viewer import Around, Viewer
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Template, Workload
@@ -25,6 +24,7 @@ from placement.plan.actions import Action, Plan
 from placement.plan.scene import Scene
 from placement.plan.select import plan
 from rebalancer.index import Index
+from report.history import History
 from tests.placement.plans import NOW, node, pod
 
 SPOT, ON_DEMAND = Class.SPOT, Class.ON_DEMAND

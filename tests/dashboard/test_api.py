@@ -12,7 +12,6 @@ import pytest
 from cli.status import as_json
 from placement import names
 from placement.configuration import Configuration, NamespaceLimit
-from placement.drill import drill
 from placement.model import Class, NodeRequirement, PodTerm, Snapshot
 from placement.observation import Observed, PoolRecord, Rates
 from placement.outage import Outage, Outages
@@ -20,8 +19,9 @@ from placement.outcome import Outcome
 from placement.pause import Pause
 from placement.plan.actions import Action, How, Why
 from placement.policy import Limit
-from placement.status import statuses
 from rebalancer.index import Index
+from report.drill import drill
+from report.status import statuses
 from tests.dashboard.boards import NODES, SHOP, WEB, Shown, deployment, drained, shown, snapshot
 from tests.placement.plans import NOW
 

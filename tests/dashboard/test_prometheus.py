@@ -16,9 +16,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from cli.main import main
-from dashboard.history import History
 from dashboard.prometheus import FRESH_SECONDS, GOOD_SECONDS, Archive, checked_url, read
 from placement import names
+from report.history import History
 from tests.dashboard.boards import shown
 from tests.localcluster.awaiting import until
 from tests.placement.plans import NOW

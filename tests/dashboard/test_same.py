@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dashboard.history import History
-from dashboard.view import Around, View, Viewer
+from dashboard.viewer import Around, Viewer
 from kube.snapshot import snapshot_of
 from placement import names
 from placement.configuration import Configuration
-from placement.exposure import Domain
 from placement.model import Class
 from placement.outage import Outages
 from placement.plan.actions import Plan
-from placement.status import WorkloadStatus, statuses
 from rebalancer.index import Index
 from rebalancer.metrics import RebalancerMetrics
+from report.exposure import Domain
+from report.history import History
+from report.status import WorkloadStatus, statuses
+from report.view import View
 from tests.monitoring.exposed import values
 from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import TERMINATION, Cluster, Feed

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.metrics import ROOT, generated
-from dashboard.view import LASTS_SECONDS, Around, Viewer
+from dashboard.viewer import LASTS_SECONDS, Around, Viewer
 from placement import names
 from placement.configuration import Configuration, MetricLimits
 from placement.decide import Reason

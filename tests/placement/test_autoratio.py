@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from placement import names
 from placement.autoratio import Need, auto_ratio, ratio_at, settled, sizes
 from placement.availability import Availability, Basis
-from placement.exposure import Place, exposure
 from placement.model import Budget, Class, Kind, Rollout, Workload
 from placement.observation import Observed, PoolRecord, Rates
 from placement.policy import Amount, Limit, Policy, resolve
 from placement.risk import Peril, risk
 from placement.slots import Slots
+from report.exposure import Place, exposure
 from tests.placement.invariants import many
 
 FOUR_NINES, THREE_NINES = Fraction(9999, 10_000), Fraction(999, 1000)

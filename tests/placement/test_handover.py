@@ -15,7 +15,7 @@ from placement.plan.actions import Why
 from placement.plan.group import Released
 from placement.plan.release import has_way_back, put_back_to, release
 from tests.placement.plans import NOW, group, pod
-from tests.placement.test_residue import SET
+from tests.report.test_residue import SET
 
 OLD = pod("old", 2, "o")
 DEPLOYMENT, REPLICA_SET = Owner("Deployment", "web", "d"), Owner("ReplicaSet", "web-h", "rs")

@@ -12,7 +12,7 @@ from placement.plan.annotate import LEAVES_FIRST
 from placement.plan.release import LeftBehind, ends_of, was_of
 from tests.placement.plans import DEPLOYMENT, group, pod
 from tests.placement.test_assess import let_go
-from tests.placement.test_residue import SET
+from tests.report.test_residue import SET
 
 OLD = let_go("old", 1, "o")
 ORPHAN = replace(OLD, owner=None)

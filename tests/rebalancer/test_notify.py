@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dashboard.view import Around, Viewer
+from dashboard.viewer import Around, Viewer
 from kube.events import Note
 from placement import names
 from placement.model import Class, Kind, Pod, Workload

@@ -23,7 +23,7 @@ from placement.configuration import Configuration
 from placement.model import Class, Needs, Node, Pod, Snapshot
 from placement.plan.group import Group, Site, Sites, former_owner, ground_of, has_left
 from placement.policy import parse_share
-from placement.status import WorkloadStatus
+from report.status import WorkloadStatus
 
 DEFAULT_RATIO = 0.35
 GIB_PER_CORE = 0.134  # what a GiB of memory costs, compared with a core (OpenCost's own defaults)

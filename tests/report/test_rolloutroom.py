@@ -19,8 +19,8 @@ from placement.model import (
     Snapshot,
     Workload,
 )
-from placement.plan.rolloutroom import foreseen, of_next_revision, room_in
-from placement.status import statuses
+from report.rolloutroom import foreseen, of_next_revision, room_in
+from report.status import statuses
 from tests.placement.plans import NEEDS, ON_DEMAND, SPOT, node
 
 

@@ -11,11 +11,11 @@ from placement import names
 from placement.autoratio import settled
 from placement.availability import Availability, BudgetIndex, availability
 from placement.configuration import Configuration
-from placement.exposure import Exposure, Place, exposure, places
 from placement.model import Class, Kind, Namespace, Pod, ReplicaSet, Snapshot, Workload
 from placement.observation import NOTHING_OBSERVED, Observed
 from placement.policy import Mistake, Policy, resolve
 from placement.slots import Mix
+from report.exposure import Exposure, Place, exposure, places
 
 T = TypeVar("T")
 

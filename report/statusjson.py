@@ -6,9 +6,9 @@ from typing import Any
 
 from placement.lint import rollout_finding
 from placement.policy import SETTINGS, Policy, percent
-from placement.rollout import rollout_need
 from placement.slots import Mix
-from placement.status import WorkloadStatus
+from report.rollout import rollout_need
+from report.status import WorkloadStatus
 
 
 def workload_json(status: WorkloadStatus) -> dict[str, Any]:

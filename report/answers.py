@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
-from dashboard.history import History
-from dashboard.view import View
-from dashboard.workloadview import WorkloadView
-from placement.exposure import Domain
 from placement.model import Class, Pod
 from placement.plan.actions import Action, How
 from placement.plan.group import released
 from placement.plan.losses import GoneNode
 from placement.slots import Mix
-from placement.statusjson import mix_json, pods_json, workload_json
+from report.exposure import Domain
+from report.history import History
+from report.statusjson import mix_json, pods_json, workload_json
+from report.view import View
+from report.workloadview import WorkloadView
 
 MOST_LISTED = 50  # of each list in the overview; how many there are is told beside it
 

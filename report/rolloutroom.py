@@ -12,8 +12,8 @@ from placement.model import NO_AMOUNTS, Class, NodeRequirement, Pod, PodTerm, Sn
 from placement.plan.group import ground_of
 from placement.plan.neighbours import Neighbours, tenants_in
 from placement.plan.room import Room, host_port
-from placement.rollout import rollout_need
-from placement.status import WorkloadStatus
+from report.rollout import rollout_need
+from report.status import WorkloadStatus
 
 NEXT = "next"  # the template hash of a revision that is not there yet
 

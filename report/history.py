@@ -6,16 +6,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
-from dashboard.prometheus import Archive, Points
-from dashboard.view import Taken
 from placement.model import Workload
 from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Why
 from placement.plan.group import Ground
 from placement.slots import Mix
+from report.view import Taken
 
 SAMPLE_SECONDS = 15.0
 CHANGE_SECONDS = 2.0  # a change is told so soon
@@ -26,6 +25,15 @@ MOST_EVENTS = 5000
 NO_OUTAGES: tuple[Outage, ...] = ()
 
 Key = tuple[str, str, str]  # namespace, kind, name of a workload
+Points = Sequence[tuple[int, float]]  # when, and the spot share then
+
+
+class Archive(Protocol):
+    """Where older points are kept, if anywhere."""
+
+    @property
+    def version(self) -> int: ...
+    def points(self) -> Points | None: ...
 
 
 @dataclass(frozen=True, slots=True)

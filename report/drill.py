@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.configuration import Configuration
-from placement.exposure import Domain, places
 from placement.model import Snapshot, Workload
-from placement.status import WorkloadStatus, statuses
+from report.exposure import Domain, places
+from report.status import WorkloadStatus, statuses
 
 
 @dataclass(frozen=True, slots=True)

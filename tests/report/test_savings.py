@@ -8,7 +8,7 @@ import pytest
 
 from placement import names
 from placement.model import NO_NEEDS, Class, Needs, Node
-from placement.savings import (
+from report.savings import (
     LEAST,
     Prices,
     PriceSource,

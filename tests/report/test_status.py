@@ -10,7 +10,7 @@ from placement.configuration import Configuration, NamespaceLimit
 from placement.model import Budget, Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Template, Workload
 from placement.policy import Limit, Mistake
 from placement.slots import Mix
-from placement.status import WorkloadStatus, statuses
+from report.status import WorkloadStatus, statuses
 
 SHOP = Namespace("shop", {names.PLACEMENT: "enabled"})
 SPOT = Node("spot-1", {names.CAPACITY: "spot"})

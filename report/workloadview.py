@@ -10,14 +10,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 from placement import names
-from placement.exposure import Domain, Exposure, Place
 from placement.observation import Observed
 from placement.plan.assess import Assessment
 from placement.plan.group import moved
 from placement.policy import Mistake
-from placement.savings import Savings
 from placement.slots import Mix
-from placement.status import WorkloadStatus, status_of, wanted_of
+from report.exposure import Domain, Exposure, Place
+from report.savings import Savings
+from report.status import WorkloadStatus, status_of, wanted_of
 
 
 @dataclass(eq=False)

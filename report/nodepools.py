@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from placement.exposure import UNLABELLED
 from placement.model import NO_AMOUNTS
 from placement.plan.group import Ground, Site
+from report.exposure import UNLABELLED
 
 MOST_MEMBERS = 60  # nodes of one pool that are told one by one
 RESOURCES = ("cpu", "memory", "pods")

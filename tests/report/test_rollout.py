@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from placement.model import Kind, Rollout, Workload
 from placement.policy import Policy, surge
-from placement.rollout import rollout_need
 from placement.slots import Mix
+from report.rollout import rollout_need
 from tests.placement.invariants import many, ratios
 
 WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10)

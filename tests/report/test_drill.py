@@ -6,9 +6,9 @@ import pytest
 
 from placement import names
 from placement.configuration import Configuration
-from placement.drill import Loss, drill, nodes_in
-from placement.exposure import Domain
 from placement.model import Budget, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Template, Workload
+from report.drill import Loss, drill, nodes_in
+from report.exposure import Domain
 
 WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10, template=Template({"app": "web"}))
 STORE = Workload(Kind.STATEFUL_SET, "shop", "store", "s", 2)

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from placement import names
 from placement.availability import Availability, Basis
 from placement.configuration import Configuration
-from placement.exposure import Blast, Domain, Exposure, Place, exposure, places
 from placement.model import Class, Node, NodeTaint
 from placement.observation import NOTHING_OBSERVED, Observed, PoolRecord
 from placement.risk import Risk, unavailability
+from report.exposure import Blast, Domain, Exposure, Place, exposure, places
 from tests.placement.invariants import many
 
 

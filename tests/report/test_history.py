@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dashboard.history import CHANGE_SECONDS, MOST_POINTS, MOST_SAMPLES, SAMPLE_SECONDS, thinned
 from placement import names
 from placement.plan.actions import Plan
+from report.history import CHANGE_SECONDS, MOST_POINTS, MOST_SAMPLES, SAMPLE_SECONDS, thinned
 from tests.dashboard.boards import deployment, shown, snapshot
 
 DAY = 86_400

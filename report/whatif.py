@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dashboard.answers import Raw, Unclear, Unknown, found
-from dashboard.view import View
-from dashboard.workloadview import WorkloadView
 from placement import names
 from placement.autoratio import settled
-from placement.drill import losses
-from placement.exposure import Domain, exposure
 from placement.model import Class, Needs, Pod
 from placement.plan.actions import How
 from placement.plan.assess import Assessment, Wish, assess
 from placement.plan.group import Group
 from placement.plan.room import Room, shortage
 from placement.policy import Mistake, mistakes_in
-from placement.savings import charged
-from placement.status import read_policy
-from placement.statusjson import mix_json
+from report.answers import Raw, Unclear, Unknown, found
+from report.drill import losses
+from report.exposure import Domain, exposure
+from report.savings import charged
+from report.status import read_policy
+from report.statusjson import mix_json
+from report.view import View
+from report.workloadview import WorkloadView
 
 MOST_LOSSES = 500  # workloads that one answer tells; how many there are is told beside it
 MOST_TRIES = 200_000  # moves × nodes for which an exposure is estimated

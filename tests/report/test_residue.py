@@ -10,7 +10,7 @@ import pytest
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Namespace, Owner, Pod, ReplicaSet, Snapshot
-from placement.residue import left_over, put_back
+from report.residue import left_over, put_back
 from tests.placement.plans import pod
 
 CLASSES = Configuration().classes

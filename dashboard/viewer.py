@@ -1,7 +1,7 @@
-"""The view: what one pass of the rebalancer left, with what people and Prometheus ask of it worked out once.
+"""Makes views of what the rebalancer knows: once for all who ask, pages and Prometheus alike.
 
 The loop's thread hands over what it has (`Viewer.take`, some references); threads that answer make a view of it when
-somebody asks, once for all who ask. A workload is looked at anew only when its assessment is another one.
+somebody asks. A workload is looked at anew only when its assessment is another one.
 """
 
 from __future__ import annotations
@@ -9,25 +9,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from threading import Lock
 from typing import Protocol
 
-from dashboard.nodepools import Floor
-from dashboard.workloadview import Totals, WorkloadView
-from placement.exposure import Place, exposure, places
-from placement.model import NO_AMOUNTS, Namespace, Pod, Workload
+from placement.model import Namespace, Pod, Workload
 from placement.observation import NOTHING_OBSERVED, Observed
-from placement.outage import Outage, Outages
+from placement.outage import Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
 from placement.plan.group import Ground
 from placement.plan.losses import Lost
-from placement.plan.neighbours import Neighbours, tenants_in
 from placement.policy import Mistake
-from placement.savings import Prices, Rate, Savings, savings, total
-from placement.status import WorkloadStatus, read_policy
+from report.exposure import Place, exposure, places
+from report.nodepools import Floor
+from report.savings import Prices, Rate, Savings, savings, total
+from report.status import read_policy
+from report.view import Taken, View
+from report.workloadview import Totals, WorkloadView
 
 NO_PRICES = Prices()
 TAKE_SECONDS = 1.0
@@ -63,56 +62,6 @@ class Around:
     pause: Callable[[], Pause | None]
     now: Callable[[], float] = time.time
     observed: Callable[[], Observed] = lambda: NOTHING_OBSERVED
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What a pass left, as of one moment."""
-
-    at: float
-    plan: Plan
-    outages: tuple[Outage, ...]  # that stand
-    version: int  # of the index
-    assessments: Mapping[str, Assessment]  # by the workload's UID
-    namespaces: Mapping[str, Namespace]
-    ground: Ground
-    lost: Lost
-    used: Mapping[str, Mapping[str, int]]  # by node: what its pods ask for
-    failing: int  # workloads that could not be assessed
-    pods: Mapping[str, Sequence[Pod]]  # by node, of everybody
-
-
-@dataclass(frozen=True)
-class View:
-    """All that is shown, as of one moment. Views of the same number differ in nothing but that moment."""
-
-    number: int
-    taken: Taken
-    seen: tuple[WorkloadView, ...]  # in the order of namespace, kind and name
-    totals: Totals
-    places: Mapping[str, Place]
-    rates: Mapping[str, Rate]
-    savings: Savings
-    floor: Floor
-    paused: Pause | None
-    observed: Observed = NOTHING_OBSERVED
-
-    def used(self, node: str) -> Mapping[str, int]:
-        return self.taken.used.get(node, NO_AMOUNTS)
-
-    def neighbours(self, ground: Ground) -> Neighbours:
-        """Who is beside whom, on the nodes that are left."""
-        return Neighbours(ground, tenants_in(self.taken.pods, self.taken.namespaces))
-
-    def status(self, seen: WorkloadView) -> WorkloadStatus:
-        return seen.status(self.places, self.observed)
-
-    def reason(self, seen: WorkloadView) -> str:
-        return seen.reason(self.places, self.observed)
-
-    @cached_property
-    def by_key(self) -> Mapping[tuple[str, str, str], WorkloadView]:
-        return {each.key: each for each in self.seen}
 
 
 class Viewer:
