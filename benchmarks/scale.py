@@ -33,7 +33,6 @@ from benchmarks.feed import page
 from benchmarks.report import rounds_wanted
 from benchmarks.stores import FilledStores, index_in_memory
 from benchmarks.synthetic import Size
-from cli.rebalancer import RebalancerProgram
 from dashboard.access import Guard, known_hosts
 from dashboard.answercache import Desk
 from dashboard.app import create_app as create_dashboard
@@ -54,6 +53,7 @@ from rebalancer.executor import Done, Executor
 from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import RebalancerMetrics
+from rebalancer.program import RebalancerProgram
 from report.history import History
 
 ROOT = Path(__file__).parent.parent

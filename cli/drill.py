@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import access, hints, output
-from cli.configuration import configuration_for_reading
 from cli.plan import Picture, planned, view_of
 from cli.status import ASSUMED, SHORT_KIND
+from kube.configuration import configuration_for_reading
 from kube.snapshot import read_snapshot
 from localcluster.errors import ClusterError
 from placement.configuration import Configuration

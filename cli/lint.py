@@ -13,9 +13,9 @@ import msgspec
 import yaml
 
 from cli import output
-from cli.configuration import read_text
 from kube import resources
 from kube.configmaps import parse_configuration_text
+from kube.configuration import read_text
 from kube.decode import Decoder
 from placement import names
 from placement.configuration import Configuration

@@ -14,13 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import access, hints, output, prices
-from cli.configuration import configuration_for_reading
 from cli.observed import observed_for_reading
 from cli.signs import signs_for_reading
 from cli.status import foreseen_lines
 from dashboard.viewer import NO_PRICES, Around, Viewer
 from kube.client import Client
 from kube.configmaps import read_outages, read_pause
+from kube.configuration import configuration_for_reading
 from kube.snapshot import read_snapshot
 from localcluster.errors import ClusterError
 from placement import names

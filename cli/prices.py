@@ -6,7 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from cli.configuration import read_text
+from kube.configuration import read_text
 from placement.configuration import Configuration, ConfigurationError
 from placement.policy import parse_share
 from report.savings import Prices, PriceTable, parse_prices

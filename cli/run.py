@@ -28,9 +28,9 @@ from urllib.parse import urlsplit
 import yaml
 
 from cli import __version__, access, kubectl
-from cli.configuration import read_text
 from kube.client import Client, connect
 from kube.configmaps import parse_configuration_text
+from kube.configuration import read_text
 from kube.errors import ApiError, NotFound
 from kube.lease import permit_first_leader
 from kube.paths import path_of

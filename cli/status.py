@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import access, hints, output, prices
-from cli.configuration import configuration_for_reading
 from cli.observed import observed_for_reading
 from cli.outage import outages_for_reading, sentence
 from cli.pause import pause_for_reading, told
+from kube.configuration import configuration_for_reading
 from kube.snapshot import read_snapshot
 from placement import names
 from placement.model import Class, Kind

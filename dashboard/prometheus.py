@@ -75,7 +75,7 @@ def merged(*series: Points) -> Points:
     return sorted({point for points in series for point in points})
 
 
-class Archive:
+class PrometheusArchive:
     """What Prometheus said last. Any thread may ask; one of its own fetches."""
 
     def __init__(self, url: str, get: Get | None = None, timer: Callable[[], float] = time.monotonic) -> None:

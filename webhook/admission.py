@@ -10,7 +10,6 @@ from typing import Any
 from cachetools import LRUCache, TTLCache
 
 from kube.election import Terms
-from kube.ledger import Ledger
 from kube.store import Store
 from placement import names
 from placement.autoratio import settled
@@ -35,6 +34,7 @@ from placement.observation import Rates
 from placement.outage import Outages, reachable
 from placement.policy import Mistake, resolve
 from webhook.decisioncache import Batch, Batches
+from webhook.ledger import Ledger
 from webhook.mistakes import Mistakes, nobody
 from webhook.review import AdmissionCall, Verdict
 

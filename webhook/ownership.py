@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 
 from cachetools import LRUCache
 
-from kube.ledger import Ledger
+from webhook.ledger import Ledger
 from webhook.peers import ASK_SECONDS, Estate, Peer, Peers, Refused, ranked
 
 log = logging.getLogger(__name__)

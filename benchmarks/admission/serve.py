@@ -10,7 +10,7 @@ from pathlib import Path
 
 import uvloop
 
-from cli.gctuning import spare_caches
+from kube.gctuning import spare_caches
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload

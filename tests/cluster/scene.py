@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from cli.main import main
-from cli.rebalancer import WRITERS
 from cli.run import Installed, Process, running, wait_until_ready
 from kube.client import Client, connect
 from kube.crashpoints import VARIABLE
@@ -25,6 +24,7 @@ from kube.podwriter import END_SECONDS, PodWriter
 from localcluster import LocalCluster, Options, Profile, demo_profile
 from placement import names
 from placement.model import Class, Key, Pod
+from rebalancer.program import WRITERS
 from report.status import WorkloadStatus
 from tests.cluster.watcher import Watcher, watching
 from tests.cluster.world import World, label, wait_for, workload

@@ -13,7 +13,7 @@ import pytest
 
 from cli.metrics import MONITORING, ROOT
 from cli.run import Installed, running
-from dashboard.prometheus import Archive, checked_url
+from dashboard.prometheus import PrometheusArchive, checked_url
 from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
@@ -136,7 +136,7 @@ def test_numbers_are_those_that_pods_and_nodes_tell(scene: Scene) -> None:
 
 def test_the_dashboard_reads_the_share_of_the_last_day(scene: Scene) -> None:
     """As `--prometheus-url` makes it: what Prometheus says now is between the lowest and the highest of late."""
-    archive = Archive(checked_url(scene.prometheus.url))
+    archive = PrometheusArchive(checked_url(scene.prometheus.url))
 
     def is_read() -> bool:
         archive.fetch()

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from cli.main import main
-from dashboard.prometheus import FRESH_SECONDS, GOOD_SECONDS, Archive, checked_url, read
+from dashboard.prometheus import FRESH_SECONDS, GOOD_SECONDS, PrometheusArchive, checked_url, read
 from placement import names
 from report.history import History
 from tests.dashboard.boards import shown
@@ -75,7 +75,7 @@ def prometheus() -> Iterator[Fake]:
 def test_prometheus_is_asked_for_a_day_and_its_dips() -> None:
     """The lowest and the highest of every two minutes, of the rule that we ship."""
     with prometheus() as fake:
-        archive = Archive(fake.url)
+        archive = PrometheusArchive(fake.url)
         archive.fetch()
         assert archive.points() == [(NOW - 600, 0.7), (NOW - 480, 0.1), (NOW - 480, 0.6)]
     low, high = fake.asked
@@ -88,7 +88,7 @@ def test_prometheus_is_asked_for_a_day_and_its_dips() -> None:
 def test_the_page_says_whose_memory_it_shows() -> None:
     """Prometheus' where there is one; what came later is added from here."""
     with prometheus() as fake:
-        archive = Archive(fake.url)
+        archive = PrometheusArchive(fake.url)
         page = shown(history=History(archive))
         told = page.get("overview")["spotShare"]
         assert (told["historySource"], told["history"]) == ("memory", [[NOW, 0.5455]])
@@ -104,7 +104,7 @@ def test_no_answer_waits_for_prometheus() -> None:
     """It hangs: the page is answered from memory meanwhile, and goes over when it answers at last."""
     with prometheus() as fake:
         fake.goes_on.clear()
-        archive = Archive(fake.url)
+        archive = PrometheusArchive(fake.url)
         archive.start()
         page = shown(history=History(archive))
         assert page.get("overview")["spotShare"]["historySource"] == "memory"
@@ -137,7 +137,7 @@ def test_what_prometheus_said_is_shown_for_a_while_after_it_fails(says: tuple[in
     """Five minutes; then memory is nearer the truth. It is not asked more than once a minute."""
     clock = [0.0]
     with prometheus() as fake:
-        archive = Archive(fake.url, timer=lambda: clock[0])
+        archive = PrometheusArchive(fake.url, timer=lambda: clock[0])
         archive.fetch()
         good = archive.points()
         assert good
@@ -152,7 +152,7 @@ def test_what_prometheus_said_is_shown_for_a_while_after_it_fails(says: tuple[in
 def test_a_rule_that_recorded_nothing_yet_is_no_history() -> None:
     """Prometheus is there, our rules are not."""
     assert read(b'{"status": "success", "data": {"result": []}}') == []
-    archive = Archive("http://nowhere", lambda _url: b'{"status": "success", "data": {"result": []}}')
+    archive = PrometheusArchive("http://nowhere", lambda _url: b'{"status": "success", "data": {"result": []}}')
     archive.fetch()
     assert archive.points() is None
 
@@ -182,6 +182,6 @@ def test_who_speaks_no_http_does_not_end_the_program() -> None:
                         connection.sendall(b"\x15\x03\x01\x00\x02\x02\x46")
 
         Thread(target=speak, daemon=True).start()
-        archive = Archive(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        archive = PrometheusArchive(f"http://127.0.0.1:{listener.getsockname()[1]}")
         archive.fetch()
         assert archive.points() is None

@@ -19,7 +19,6 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from kube.ledger import Ledger
 from kube.resources import REPLICA_SETS_IN_USE
 from kube.store import Store
 from placement import names
@@ -47,6 +46,7 @@ from placement.model import (
 from placement.observation import Rates
 from placement.outage import Outages
 from placement.selector import matches
+from webhook.ledger import Ledger
 
 START = 1_750_000_000.0
 STORES = (

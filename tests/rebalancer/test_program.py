@@ -15,13 +15,13 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from kubernetes.client import Configuration as ClientConfiguration
 
-from cli.rebalancer import RebalancerProgram
 from cli.signs import signs_for_reading
 from kube.client import Client
 from kube.crashpoints import NO_FAULTS
 from kube.lease import PATH as LEASE
 from kube.lease import lease_object, released_spec
 from placement.configuration import Configuration
+from rebalancer.program import RebalancerProgram
 from tests.kube.objects import status
 
 EVENTS = "/api/v1/events"

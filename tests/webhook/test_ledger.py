@@ -9,12 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kube.ledger import UNSEEN_SECONDS, Ledger
 from kube.store import Store
 from placement import names
 from placement.model import Class, Key, Owner, Pod
 from placement.slots import Mix, Slots
 from tests.examples import examples
+from webhook.ledger import UNSEEN_SECONDS, Ledger
 
 SEVENTY = Slots(Fraction(7, 10), 1)
 OWNER = Owner("ReplicaSet", "web-abc", "rs")

@@ -13,11 +13,11 @@ import pytest
 from certs.publish import Version
 from certs.reconcile import Keeper
 from certs.renewal import Bundle
-from cli.webhook import WebhookProgram, peer_address
 from kube.client import Client
 from placement.configuration import Configuration
 from tests.certs.test_publish import BUNDLE
 from webhook.peers import HttpsLines, NoAnswer
+from webhook.program import WebhookProgram, peer_address
 
 
 class Looking(Keeper):
