@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cli.run import Installed, running
+from demo.supervisor import Installed, running
 from kube.client import Client
 from kube.errors import NotFound
 from localcluster.profile import NodePool, Profile

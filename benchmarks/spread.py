@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from cli.run import running
+from demo.supervisor import running
 from kube.client import Client, connect
 from localcluster import LocalCluster, Options
 from localcluster.profile import NodePool, Profile

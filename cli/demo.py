@@ -6,37 +6,17 @@ import argparse
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from cli import __version__, kubectl, logs
-from cli.disturbance import Found, Look, look_at, told
-from cli.run import running
-from cli.status import as_table
-from kube.client import Client, connect
-from kube.configmaps import read_configuration
-from kube.snapshot import read_snapshot
-from localcluster import Choice, LocalCluster, Options, demo_profile
-from localcluster.profile import NodePool
+from cli import __version__, logs
+from demo.story import NAMESPACE, PACE, Story
+from demo.supervisor import running
+from kube.client import connect
+from localcluster import LocalCluster, demo_profile
 from localcluster.progress import Progress
-from placement.model import Class
-from placement.plan.stuck import SHORTEST_OUTAGE_SECONDS
-from report.status import statuses
-
-EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
-NAMESPACE = "demo"
-SETTLE_SECONDS = 60.0
-MOVE_SECONDS = 240.0  # pods are moved when they are half a minute old, one after the other
-NOTICE_SECONDS = 120.0  # the nodes go as soon as they are empty
-OUTAGE = f"{SHORTEST_OUTAGE_SECONDS:.0f}"
-PACE = Options(controller_qps=200, controller_burst=400)  # by default the controllers create 20 objects a second
 
 
 def add_parser(commands: Any, _common: argparse.ArgumentParser) -> None:
@@ -66,122 +46,6 @@ def run(args: argparse.Namespace) -> int:
                 console.print(_invitation(cluster, spotweave.dashboard or ""), soft_wrap=True)
                 _wait_for_ctrl_c(console)
             return 0 if exact else 1
-
-
-@dataclass(slots=True)
-class Story:
-    """What the demo does, and whether every mix was exact."""
-
-    console: Console
-    cluster: LocalCluster
-    client: Client
-    exact: bool = True
-
-    def tell(self) -> bool:
-        self._chapter("Four workloads in a namespace with the label spotweave.dev/placement=enabled")
-        kubectl.call("apply", "-f", str(EXAMPLES / "namespace.yaml"), kubeconfig=self.cluster.kubeconfig)
-        kubectl.call("apply", "-f", str(EXAMPLES), kubeconfig=self.cluster.kubeconfig)
-        self.console.print(as_table(self._rest()))
-        for replicas in (25, 10):
-            self._chapter(f"web is scaled to {replicas}: no pod needs to move")
-            self._kubectl("scale", "deployment/web", f"--replicas={replicas}")
-            self._show_web()
-        self._chapter("web is rolled out: the new revision has the same mix")
-        self._kubectl("set", "image", "deployment/web", "app=example/app:2.0")
-        self._show_web()
-        self._lose_a_pool()
-        self._lose_all_spot()
-        self._chapter("Spot is back: one pod looks ahead, the others follow")
-        self.console.print(f"They return when {OUTAGE} s of the outage and of their own age are over.", style="dim")
-        self._disturb(self.cluster.restore, is_settled)
-        return self.exact
-
-    def _lose_a_pool(self) -> None:
-        """The one that holds most of web."""
-        pool = fullest(self._statuses(), "web")
-        self._chapter(f"The cloud wants pool {pool.zone}/{pool.instance_type} back, with two minutes' notice")
-        text = "A drainer, which is not ours, evicts what budgets allow; replacements come up."
-        self.console.print(text, style="dim")
-        self._disturb(lambda: self.cluster.reclaim(Choice(pool=pool.name), notice_seconds=NOTICE_SECONDS), is_settled)
-
-    def _lose_all_spot(self) -> None:
-        """Nothing is exact then: what belongs on spot runs on on-demand."""
-        self._chapter("All spot nodes vanish, without notice: on-demand takes what they ran")
-        self._disturb(lambda: self.cluster.reclaim(Choice(all_spot=True)), is_at_rest)
-
-    def _disturb(self, act: Callable[[], object], is_done: Callable[[Found], bool]) -> None:
-        """Does something to the nodes, and tells what it did to the workloads."""
-        looks = self._looks(act, is_done)
-        self.exact = self.exact and is_done(looks[-1].found)
-        self.console.print(as_table(looks[-1].found))
-        self.console.print()
-        self.console.print(told(looks))
-
-    def _looks(self, act: Callable[[], object], is_done: Callable[[Found], bool]) -> list[Look]:
-        """Looks again and again: before, while it is done, and until its consequences are over."""
-        looks: list[Look] = []
-
-        def look() -> Found:
-            looks.append(look_at(time.monotonic(), read_snapshot(self.client), read_configuration(self.client)))
-            return looks[-1].found
-
-        look()
-        with ThreadPoolExecutor(1) as pool:
-            acting = pool.submit(act)
-            wait_until(look, lambda found: acting.done() and not looks[-1].released and is_done(found), MOVE_SECONDS)
-            acting.result()
-        return looks
-
-    def _kubectl(self, *arguments: str) -> None:
-        kubectl.call("-n", NAMESPACE, *arguments, kubeconfig=self.cluster.kubeconfig)
-
-    def _chapter(self, title: str) -> None:
-        self.console.print(f"\n[bold blue]▌ {title}[/]")
-
-    def _show_web(self) -> None:
-        self.console.print(as_table([each for each in self._rest() if each.workload.name == "web"]))
-
-    def _rest(self) -> Found:
-        """Waits until the workloads are at rest and nothing is left to move, and judges them."""
-        for workload in ("deployment/billing", "deployment/typo", "deployment/web", "statefulset/store"):
-            self._kubectl("rollout", "status", workload, f"--timeout={SETTLE_SECONDS:.0f}s")
-        found = wait_until(self._statuses, is_settled, MOVE_SECONDS)
-        self.exact = self.exact and is_settled(found)
-        return found
-
-    def _statuses(self) -> Found:
-        return statuses(read_snapshot(self.client), read_configuration(self.client))
-
-
-def fullest(found: Found, name: str) -> NodePool:
-    """The spot pool that holds most of a workload."""
-    nodes = [each.pod.node for status in found if status.workload.name == name for each in status.pods]
-    spot = [pool for pool in demo_profile().pools if pool.capacity_class == Class.SPOT]
-    return max(spot, key=lambda pool: sum(node in pool.node_names for node in nodes))
-
-
-def is_at_rest(found: Found) -> bool:
-    """One revision each, and as many pods as asked for, all of them serving and none on its way out."""
-    return bool(found) and all(
-        each.revisions == 1 and len(each.pods) == each.workload.replicas and all(pod.serves for pod in each.pods)
-        for each in found
-    )
-
-
-def is_settled(found: Found) -> bool:
-    return is_at_rest(found) and all(each.is_exact for each in found)
-
-
-def wait_until(
-    read: Callable[[], Found],
-    is_done: Callable[[Found], bool],
-    timeout_seconds: float,
-) -> Found:
-    """What is read when it is as wished, or when time is up."""
-    deadline = time.monotonic() + timeout_seconds
-    while not is_done(found := read()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return found
 
 
 def _verdict(exact: bool) -> str:

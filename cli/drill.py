@@ -13,16 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import access, hints, output
+from cli.errors import UsageError
 from cli.plan import Picture, planned, view_of
-from cli.status import ASSUMED, SHORT_KIND
 from kube.configuration import configuration_for_reading
 from kube.snapshot import read_snapshot
-from localcluster.errors import ClusterError
 from placement.configuration import Configuration
 from placement.model import Class, Snapshot
 from report import whatif as drills
 from report.drill import Loss, drill, nodes_in
 from report.exposure import Domain, Place, places
+from report.tables import ASSUMED, SHORT_KIND
 
 MOST_NAMED = 20
 EXPECTED = "node=NAME, pool=ZONE/TYPE, zone=NAME or spot"
@@ -101,7 +101,7 @@ def _nodes(snapshot: Snapshot, configuration: Configuration, what: Target) -> fr
         known = sorted({_named(place, what.domain) for place in places(snapshot.nodes, configuration).values()} - {""})
         close = hints.meant(what.name, known) if len(known) > MOST_NAMED else ""
         told = close or _some(known) or f"there is no {what.domain} at all"
-        raise ClusterError(f"there is no {what.domain} {what.name!r}", told, exit_code=2)
+        raise UsageError(f"there is no {what.domain} {what.name!r}", told)
     return nodes
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from rich.text import Text
 
 from cli import access, hints, output
+from cli.errors import UsageError
 from cli.plan import Picture, Planned, planned, take_picture, view_of
-from localcluster.errors import ClusterError
 from placement import names
 from placement.model import Kind, Pod, Snapshot
 from placement.plan.assess import Assessment
@@ -70,7 +70,7 @@ def explained(picture: Picture, name: str, kind: str = "") -> output.Result:
                 lines = list(_pod(made, found, pod, member))
                 is_fine = not any(wish.member.pod.uid == pod.uid for wish in found.wishes)
                 return _finding(lines, is_fine, _json(made, picture, found, pod))
-    raise ClusterError(*_why_not(name, picture.snapshot, kind), exit_code=2)
+    raise UsageError(*_why_not(name, picture.snapshot, kind))
 
 
 def _finding(lines: list[str], is_fine: bool, raw: dict[str, Any]) -> output.Result:

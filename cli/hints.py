@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from cli.errors import UsageError
 from kube.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
-from localcluster.errors import ClusterError
 from placement import names
 
 MOST_NAMED = 5  # of names that may be meant
@@ -113,7 +113,7 @@ def meant(name: str, known: Iterable[str]) -> str:
 def check_namespace(name: str | None, known: Collection[str]) -> None:
     """That there is nothing in a namespace that does not exist would be true, and hide a typing error."""
     if name is not None and name not in known:
-        raise ClusterError(f"there is no namespace {name!r}", meant(name, known), exit_code=2)
+        raise UsageError(f"there is no namespace {name!r}", meant(name, known))
 
 
 def _either(words: list[str]) -> str:

@@ -28,12 +28,12 @@ from cli import (
     uninstall,
     webhook,
 )
-from kube.errors import ApiError
-from kube.errors import KubeconfigError as KubeconfigError
+from cli.errors import BAD_INPUT, UsageError
+from kube.errors import ApiError, KubeconfigError
 from localcluster.errors import ClusterError
 from placement.configuration import ConfigurationError
 
-FINE, FINDING, BAD_INPUT, UNREACHABLE = 0, 1, 2, 3
+FINE, FINDING, UNREACHABLE = 0, 1, 3
 
 
 PROGRAM = "spotweave"
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
         return _fail(f"{error}\ngive one with --kubeconfig or KUBECONFIG (`spotweave cluster kubeconfig`)", BAD_INPUT)
     except ApiError as error:
         return _fail(hints.told(error, writes=getattr(args, "writes", False)), UNREACHABLE)
-    except ClusterError as error:
+    except (UsageError, ClusterError) as error:
         return _fail(str(error), error.exit_code)
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

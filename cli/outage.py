@@ -16,17 +16,18 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import access, output
-from cli.pause import moment, pause_for_reading, told
+from cli.errors import UsageError
+from cli.pause import pause_for_reading
 from kube.client import Client
 from kube.configmaps import change_outages, read_outages
 from kube.errors import ApiError, Forbidden
 from kube.resources import NODES
 from kube.snapshot import read_all
-from localcluster.errors import ClusterError
 from placement import names
 from placement.model import Class
 from placement.outage import Outage, Outages, cleared, cleared_in, noted, outages_text
 from placement.window import parse_duration
+from report.sentences import moment, pause_sentence
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def listed(args: argparse.Namespace) -> int:
             outages, _ = read_outages(client)
             paused = pause_for_reading(client, time.time())
         raw_pause = None if paused is None else paused.raw
-        on_top = [] if paused is None else [Text(told(paused))]
+        on_top = [] if paused is None else [Text(pause_sentence(paused))]
         return output.Result({"paused": raw_pause, **_json(outages)}, lambda: Group(*on_top, as_table(outages)))
 
     return output.show(args, look)
@@ -120,7 +121,7 @@ def clear(args: argparse.Namespace) -> int:
         noted_zones = {zone for each in known.standing(now) if each.of is args.of for zone in each.zones}
         if not noted_zones & zones:
             told = f"no outage of {args.of} is noted for {', '.join(sorted(zones))}; `spotweave outage list` shows all"
-            raise ClusterError(told, exit_code=2)
+            raise UsageError(told)
         return cleared_in(known, args.of, zones, now)
 
     with access.client_for(args) as client:
@@ -162,8 +163,3 @@ def outages_for_reading(client: Client, now: float) -> tuple[Outage, ...]:
     except Forbidden:
         log.warning("you may not read the ConfigMap %s: whether a class is out is not known", names.STATE_MAP)
         return ()
-
-
-def sentence(outage: Outage) -> str:
-    """`Spot is out in zone-a for any pod, until 2026-11-16 19:00:00Z, by operator`."""
-    return f"{outage.sentence}, until {moment(outage.until)}, by {outage.by}"

@@ -6,7 +6,6 @@ import argparse
 import getpass
 import logging
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.text import Text
@@ -18,6 +17,7 @@ from kube.errors import Forbidden
 from placement import names
 from placement.pause import Pause, standing
 from placement.window import parse_duration
+from report.sentences import pause_sentence
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def start(args: argparse.Namespace) -> int:
     pause = Pause(now, None if args.seconds is None else now + args.seconds, _who(), args.reason)
     with access.client_for(args) as client:
         change_pause(client, lambda _: pause)
-    return output.show(args, lambda: output.Result({"paused": pause.raw}, lambda: Text(told(pause))))
+    return output.show(args, lambda: output.Result({"paused": pause.raw}, lambda: Text(pause_sentence(pause))))
 
 
 def end(args: argparse.Namespace) -> int:
@@ -90,19 +90,3 @@ def pause_for_reading(client: Client, now: float) -> Pause | None:
     except Forbidden:
         log.warning("you may not read the ConfigMap %s: whether moves are paused is not known", names.STATE_MAP)
         return None
-
-
-def told(pause: Pause) -> str:
-    """`Paused since 2026-11-16 18:00:00Z, until 2026-11-16 19:00:00Z, by alice: black friday`."""
-    if pause.is_garbled:
-        return f"Paused: {pause.reason}; `spotweave resume` clears it"
-    until = "until `spotweave resume`" if pause.until is None else f"until {moment(pause.until)}"
-    reason = f": {pause.reason}" if pause.reason else ""
-    return f"Paused since {moment(pause.since)}, {until}, by {pause.by}{reason}"
-
-
-def moment(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):  # after the year 9999
-        return "the end of time" if seconds > 0 else "the beginning of time"

@@ -14,15 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import access, hints, output, prices
+from cli.errors import UsageError
 from cli.observed import observed_for_reading
 from cli.signs import signs_for_reading
-from cli.status import foreseen_lines
 from dashboard.viewer import NO_PRICES, Around, Viewer
 from kube.client import Client
 from kube.configmaps import read_outages, read_pause
 from kube.configuration import configuration_for_reading
 from kube.snapshot import read_snapshot
-from localcluster.errors import ClusterError
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Namespace, Sign, Snapshot
@@ -41,6 +40,7 @@ from report.rolloutroom import foreseen
 from report.savings import Prices, told
 from report.status import statuses
 from report.statusjson import mix_json
+from report.tables import foreseen_lines
 from report.view import View
 from report.whatif import outlook
 
@@ -209,11 +209,11 @@ def with_settings(picture: Picture, name: str, settings: Sequence[str]) -> Pictu
     wrong += [str(mistake) for mistake in mistakes_in(written, "workload")]
     if wrong or not settings:
         told = "; ".join(wrong) or "nothing to set"
-        raise ClusterError(f"--set {name}: {told}", "expected NS/NAME and SETTING=VALUE, such as spot-ratio=50%", 2)
+        raise UsageError(f"--set {name}: {told}", "expected NS/NAME and SETTING=VALUE, such as spot-ratio=50%")
     found = [each for each in picture.snapshot.workloads if str(each.key) == name]
     if not found:
         hint = hints.meant(name, (str(each.key) for each in picture.snapshot.workloads)) or "expected NS/NAME"
-        raise ClusterError(f"--set {name}: there is no such Deployment or StatefulSet", hint, 2)
+        raise UsageError(f"--set {name}: there is no such Deployment or StatefulSet", hint)
     changed = {each.uid: replace(each, annotations={**each.annotations, **written}) for each in found}
     workloads = tuple(changed.get(each.uid, each) for each in picture.snapshot.workloads)
     return replace(picture, snapshot=replace(picture.snapshot, workloads=workloads))
@@ -224,7 +224,7 @@ def opted_in(picture: Picture, name: str) -> Picture:
     if namespace is None or name in names.EXCLUDED_NAMESPACES:
         told = "it is never placed" if namespace is not None else "there is no such namespace"
         hint = "" if namespace is not None else hints.meant(name, picture.snapshot.namespaces)
-        raise ClusterError(f"--opt-in {name}: {told}", hint, exit_code=2)
+        raise UsageError(f"--opt-in {name}: {told}", hint)
     labelled = Namespace(name, {**namespace.labels, names.PLACEMENT: names.ENABLED}, namespace.annotations)
     namespaces = {**picture.snapshot.namespaces, name: labelled}
     return replace(picture, snapshot=replace(picture.snapshot, namespaces=namespaces))

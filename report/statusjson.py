@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from placement.lint import rollout_finding
+from placement.outage import Outage
+from placement.pause import Pause
 from placement.policy import SETTINGS, Policy, percent
 from placement.slots import Mix
 from report.rollout import rollout_need
+from report.rolloutroom import Foreseen
+from report.savings import Savings
 from report.status import WorkloadStatus
 
 
@@ -90,3 +96,27 @@ def _plain(value: Any, name: str) -> Any:
     if name == "spot-fallback-after":
         return f"{int(value.total_seconds())}s"
     return value if value is None or isinstance(value, int) else str(value)
+
+
+def status_json(
+    found: Sequence[WorkloadStatus],
+    now: datetime,
+    paused: Pause | None = None,
+    saved: Savings | None = None,
+    ahead: Sequence[Foreseen] = (),
+    outages: Sequence[Outage] = (),
+    *,
+    with_pods: bool = False,
+) -> dict[str, Any]:
+    workloads = [workload_json(each) | ({"pods": pods_json(each)} if with_pods else {}) for each in found]
+    raw_pause = None if paused is None else paused.raw
+    raw_savings = (saved or Savings()).raw
+    return {
+        "synced": True,
+        "generatedAt": now.isoformat(),
+        "paused": raw_pause,
+        "outages": [each.raw for each in outages],
+        "savings": raw_savings,
+        "ahead": [each.raw() for each in ahead],
+        "workloads": workloads,
+    }

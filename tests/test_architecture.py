@@ -22,7 +22,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "webhook": {"certs", "kube", "placement"},
     "rebalancer": {"certs", "dashboard", "kube", "placement", "report"},
     "localcluster": set(),
-    "cli": {"placement", "report", "kube", "certs", "dashboard", "webhook", "rebalancer", "localcluster"},
+    "generators": {"placement"},
+    "demo": {"kube", "localcluster", "placement", "report"},
+    "cli": {
+        *("placement", "report", "kube", "certs", "dashboard", "webhook", "rebalancer"),
+        *("localcluster", "generators", "demo"),
+    },
 }
 # Modules that know time, chance, files, processes or the network; none of them has a place in pure code.
 IMPURE = {"os", "sys", "time", "random", "socket", "subprocess", "threading", "asyncio", "logging", "pathlib", "io"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.lint import policy_text
+from generators.lintpolicy import policy_text
 from placement import names
 from placement.lint import policies
 from placement.policy import SETTINGS

@@ -10,7 +10,7 @@ import pytest
 
 from cli.completion import SHELLS, candidates, command_of, for_kubectl, script
 from cli.main import PLUGIN, main, parser
-from cli.metrics import ROOT
+from generators.files import ROOT
 
 TOP = command_of(parser())
 TABS: dict[str, tuple[list[str], set[str], set[str]]] = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from cli.drill import Target, found, target
-from localcluster.errors import ClusterError
+from cli.errors import UsageError
 from placement.configuration import Configuration
 from placement.model import Owner
 from report.exposure import Domain
@@ -91,7 +91,7 @@ def test_other_namespaces_are_left_out_on_request() -> None:
 
 def test_a_namespace_that_does_not_exist_is_told_with_those_that_do() -> None:
     """Exit code 2, as by `status` and `plan`: nobody loses a replica there, but nobody meant that."""
-    with pytest.raises(ClusterError) as raised:
+    with pytest.raises(UsageError) as raised:
         drilled("spot", namespace="nope")
     assert (raised.value.message, raised.value.exit_code) == ("there is no namespace 'nope'", 2)
     assert raised.value.hint == "there are bank, shop"
@@ -136,7 +136,7 @@ def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
 
 def test_a_pool_that_does_not_exist_is_told_with_those_that_do() -> None:
     """Exit code 2, as for any bad input."""
-    with pytest.raises(ClusterError) as raised:
+    with pytest.raises(UsageError) as raised:
         drilled("pool=zone-z/m5")
     assert raised.value.exit_code == 2
     assert "there is no pool 'zone-z/m5'" in str(raised.value)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from cli.errors import UsageError
 from cli.explain import explained, split
 from cli.plan import Picture, with_settings
-from localcluster.errors import ClusterError
 from placement import names
 from placement.model import Namespace
 from tests.cli.printed import printed
@@ -109,7 +109,7 @@ def test_a_kind_is_held_to() -> None:
     assert explained(PICTURE, "shop/web", "Deployment").raw["name"] == "shop/web"
     assert explained(PICTURE, "shop/web-0", "pod").raw["name"] == "shop/web-0"
     for name, kind in (("shop/web", "StatefulSet"), ("shop/web", "pod"), ("shop/web-0", "Deployment")):
-        with pytest.raises(ClusterError, match=f"{name}: there is no such {kind}"):
+        with pytest.raises(UsageError, match=f"{name}: there is no such {kind}"):
             explained(PICTURE, name, kind)
 
 
@@ -124,7 +124,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize(("name", "told", "hint"), WRONG.values(), ids=WRONG.keys())
 def test_what_is_not_there_is_bad_input_and_told_with_what_may_be_meant(name: str, told: str, hint: str) -> None:
     """Exit code 2."""
-    with pytest.raises(ClusterError) as raised:
+    with pytest.raises(UsageError) as raised:
         explained(PICTURE, name)
     assert raised.value.exit_code == 2
     assert told in raised.value.message
@@ -134,6 +134,6 @@ def test_what_is_not_there_is_bad_input_and_told_with_what_may_be_meant(name: st
 def test_who_is_not_opted_in_is_told_how_to() -> None:
     """The command that does it."""
     closed = replace(SHOP, namespaces={"shop": Namespace("shop")})
-    with pytest.raises(ClusterError) as raised:
+    with pytest.raises(UsageError) as raised:
         explained(Picture(closed, now=NOW), "shop/web")
     assert raised.value.hint == "opt in with: kubectl label namespace shop spotweave.dev/placement=enabled"

@@ -10,7 +10,7 @@ import yaml
 
 from cli.hints import MAPS, VIEWED, Right, meant, right_of, told
 from cli.main import main
-from cli.metrics import ROOT
+from generators.files import ROOT
 from kube.errors import ApiError, Forbidden, NotFound, ServerError, Unauthorized, Unreachable
 from kube.kubeconfig import namespace_of
 from placement import names

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli import lint
-from cli.lint import policy_text
+from generators.lintpolicy import policy_text
 
 DEPLOYMENT = """\
 apiVersion: apps/v1

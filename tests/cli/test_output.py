@@ -17,7 +17,7 @@ from rich.text import Text
 
 from cli import output
 from cli.main import parser
-from cli.metrics import ROOT
+from generators.files import ROOT
 from kube.errors import Unreachable
 
 
@@ -56,7 +56,7 @@ def test_no_colours_where_nobody_sees_them(capsys: pytest.CaptureFixture[str]) -
 WATCHED = """
 from argparse import Namespace
 from cli import output
-from tests.cli.test_show import FINDING, looks
+from tests.cli.test_output import FINDING, looks
 output.show(Namespace(output="table", watch=0.0), looks(FINDING, FINDING))
 """
 

@@ -11,10 +11,11 @@ import pytest
 
 from cli.main import main
 from cli.outage import outages_for_reading
-from cli.pause import pause_for_reading, told
+from cli.pause import pause_for_reading
 from kube.configmaps import PATH
 from placement import names
 from placement.pause import KEY, Pause
+from report.sentences import pause_sentence
 from tests.kube.objects import status
 from tests.kube.scripted import Answer, Script, scripted_api, serving
 
@@ -285,4 +286,4 @@ TOLD: dict[str, tuple[Pause, str]] = {
 @pytest.mark.parametrize(("pause", "expected"), TOLD.values(), ids=TOLD.keys())
 def test_a_pause_is_told_in_a_line(pause: Pause, expected: str) -> None:
     """Since when, until when, by whom and why."""
-    assert told(pause) == expected
+    assert pause_sentence(pause) == expected

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.status import as_json, as_table, left_over_table
 from placement import names
 from placement.availability import Availability, Basis
 from placement.configuration import Configuration
@@ -18,6 +17,8 @@ from report.exposure import Place, exposure
 from report.residue import left_over
 from report.savings import Prices, savings_in
 from report.status import WorkloadStatus, statuses
+from report.statusjson import status_json
+from report.tables import left_over_table, status_table
 from tests.cli.printed import printed
 from tests.dashboard.boards import SHOP, deployment, shown, snapshot
 
@@ -51,7 +52,7 @@ def found() -> tuple[WorkloadStatus, ...]:
 
 def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
     """As the design fixes it; what is more is allowed, what is missing is not."""
-    told = as_json(found(), NOW)
+    told = status_json(found(), NOW)
     assert told["synced"] is True
     assert told["generatedAt"] == "2026-11-16T00:00:00+00:00"
     (web,) = told["workloads"]
@@ -83,9 +84,9 @@ def test_a_pause_is_shown_on_top() -> None:
     """Also where there is no workload."""
     pause = Pause(1750000000, None, "alice", "black friday")
     raw = {"since": 1750000000, "until": None, "by": "alice", "reason": "black friday"}
-    assert as_json(found(), NOW, pause)["paused"] == raw
+    assert status_json(found(), NOW, pause)["paused"] == raw
     for seen in (found(), ()):
-        assert printed(as_table(seen, pause), 200).startswith("Paused since 2025-06-15 15:06:40Z")
+        assert printed(status_table(seen, pause), 200).startswith("Paused since 2025-06-15 15:06:40Z")
 
 
 def test_outages_that_stand_are_shown_on_top() -> None:
@@ -96,20 +97,20 @@ def test_outages_that_stand_are_shown_on_top() -> None:
         Outage(Class.ON_DEMAND, 1750000000, shape=Shape(4000, 8192), by="rebalancer"),
     )
     for seen in (found(), ()):
-        lines = printed(as_table(seen, pause, outages=outages), 200).splitlines()
+        lines = printed(status_table(seen, pause, outages=outages), 200).splitlines()
         assert lines[0].startswith("Paused since")
         assert lines[1:3] == [
             "Spot is out in zone-a, zone-b for any pod, until 2025-06-15 15:06:40Z, by operator",
             "On-demand is out for ≥4000m, ≥8192Mi, until 2025-06-15 15:06:40Z, by rebalancer",
         ]
-    assert as_json((), NOW, outages=outages)["outages"] == [each.raw for each in outages]
+    assert status_json((), NOW, outages=outages)["outages"] == [each.raw for each in outages]
 
 
 def exposed(ready: list[Place], needed: int, source: Basis = Basis.DECLARED) -> tuple[str, str]:
     """The last column of the table, and what is said below it."""
     (web,) = found()
     exposure_of = exposure(ready, Availability(needed, source))
-    text = printed(as_table([replace(web, exposure=exposure_of, missed=(), reason="", mistakes=())]), 120)
+    text = printed(status_table([replace(web, exposure=exposure_of, missed=(), reason="", mistakes=())]), 120)
     row, *below = text.splitlines()[2:]
     return " ".join(row.split()[-2:]), "\n".join(below)
 
@@ -160,7 +161,7 @@ def test_what_is_assumed_is_marked_and_not_complained_about() -> None:
 
 def test_pods_are_listed_on_request() -> None:
     """Where each is, and why."""
-    (web,) = as_json(found(), NOW, with_pods=True)["workloads"]
+    (web,) = status_json(found(), NOW, with_pods=True)["workloads"]
     assert [(pod["name"], pod["slot"], pod["class"], pod["serves"]) for pod in web["pods"]] == [
         ("web-a", 0, "on-demand", True),
         ("web-b", 1, "spot", True),
@@ -170,7 +171,7 @@ def test_pods_are_listed_on_request() -> None:
 
 def test_the_table_fits_eighty_columns_and_says_it_all() -> None:
     """Mixes, why they differ, who was missed, what was written wrong, and every pod's place and reason."""
-    text = printed(as_table(found(), with_pods=True), 80)
+    text = printed(status_table(found(), with_pods=True), 80)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     for part in (
         "shop/web (deploy)",
@@ -194,7 +195,7 @@ def test_long_names_of_pods_and_nodes_cost_no_slot_and_no_reason() -> None:
         replace(each, reason=reason, pod=replace(each.pod, name=f"checkout-service-7c5ddbdf54-x8k2{index}", node=node))
         for index, each in enumerate(web.pods)
     )
-    text = printed(as_table([replace(web, pods=pods)], with_pods=True), 80)
+    text = printed(status_table([replace(web, pods=pods)], with_pods=True), 80)
     rows = text[text.index("POD") :].splitlines()
     assert max(len(line.rstrip()) for line in rows) <= 80
     assert "…" not in text
@@ -221,15 +222,17 @@ def test_savings_are_told_with_their_source_as_the_dashboard_tells_them() -> Non
     for seen in (SHOP, going):
         shown_by = statuses(seen, Configuration())
         saved = savings_in(seen, Configuration(), shown_by, Prices())
-        assert as_json(shown_by, NOW, None, saved)["savings"] == shown(seen).get("overview")["savings"]
+        assert status_json(shown_by, NOW, None, saved)["savings"] == shown(seen).get("overview")["savings"]
     saved = savings_in(SHOP, Configuration(), statuses(SHOP, Configuration()), Prices())
-    text = printed(as_table(statuses(SHOP, Configuration()), None, saved), 80)
+    text = printed(status_table(statuses(SHOP, Configuration()), None, saved), 80)
     assert text.splitlines()[-1] == ("Spot saves 35.5% of the price on on-demand (6 spot pods: 6 by default 0.35)")
 
 
 def test_an_empty_cluster_is_told_what_to_do() -> None:
     """A newcomer's first look."""
-    assert "  kubectl label namespace NAME spotweave.dev/placement=enabled" in printed(as_table([]), 80).splitlines()
+    assert (
+        "  kubectl label namespace NAME spotweave.dev/placement=enabled" in printed(status_table([]), 80).splitlines()
+    )
 
 
 def test_what_is_left_over_is_told_for_people() -> None:

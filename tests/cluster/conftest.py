@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.run import Installed, running
+from demo.supervisor import Installed, running
 from kube.client import Client, connect
 from localcluster import LocalCluster
 from tests.cluster.lead import Lead, leading

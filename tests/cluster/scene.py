@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.main import main
-from cli.run import Installed, Process, running, wait_until_ready
+from demo.supervisor import Installed, Process, running, wait_until_ready
 from kube.client import Client, connect
 from kube.crashpoints import VARIABLE
 from kube.errors import AlreadyExists

@@ -29,7 +29,7 @@ import pytest
 from certs import publish
 from certs.authority import Issued, issue, new_authority
 from certs.publish import HOSTS
-from cli.run import Process, running
+from demo.supervisor import Process, running
 from kube.client import JSON_PATCH, Client, connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names

@@ -28,10 +28,10 @@ import yaml
 from certs import publish
 from certs.authority import Issued, issue, new_authority
 from certs.renewal import Bundle, authorities, successor, verifies
-from cli import certs, kubectl, logs
-from cli.run import Installed, Process, access_for, install
+from cli import certs, logs
+from demo.supervisor import Installed, Process, access_for, install
 from kube.client import Client, connect
-from localcluster import LocalCluster, Options, demo_profile
+from localcluster import LocalCluster, Options, demo_profile, kubectl
 from localcluster.process import spawn
 from placement import names
 from tests.certs.garble import garbled

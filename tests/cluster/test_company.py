@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli import kubectl
+from localcluster import kubectl
 from localcluster.reclaim import TERMINATION_TAINT
 from placement import names
 from placement.slots import Mix

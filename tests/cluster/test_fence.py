@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.run import Installed, access_for
+from demo.supervisor import Installed, access_for
 from kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Client, connect
 from kube.configmaps import change_outages
 from kube.errors import ApiError, Forbidden

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cli import kubectl
 from cli.main import main
-from cli.metrics import ROOT
-from cli.run import access_for
+from demo.supervisor import access_for
+from generators.files import ROOT
+from localcluster import kubectl
 from placement import names
 from tests.cluster.world import World, wait_for, workload
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.run import Installed, Process, running
+from demo.supervisor import Installed, Process, running
 from kube.client import Client, connect
 from kube.crashpoints import VARIABLE
 from kube.lease import PATH

@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
 
-from cli import kubectl
-from cli.run import Installed, access_for
+from demo.supervisor import Installed, access_for
 from kube.client import Client, connect
 from kube.events import EventWriter
-from localcluster import LocalCluster
+from localcluster import LocalCluster, kubectl
 from placement import names
 from placement.lint import SHOWN_LENGTH, LintedObject, findings_in
 from placement.model import Kind, Workload

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cli.metrics import MONITORING, ROOT
-from cli.run import Installed, running
 from dashboard.prometheus import PrometheusArchive, checked_url
+from demo.supervisor import Installed, running
+from generators.files import MONITORING, ROOT
 from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.main import main
-from cli.run import Installed, Process, running, wait_until_ready
+from demo.supervisor import Installed, Process, running, wait_until_ready
 from kube.client import connect
 from kube.configmaps import read_outages
 from kube.membership import WEBHOOK_LEASES as WEBHOOKS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cli.run import running
+from demo.supervisor import running
 from kube.client import connect
 from localcluster import LocalCluster, Options
 from localcluster.profile import NodePool, Profile, ProfileTaint

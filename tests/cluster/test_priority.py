@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli.run import running
+from demo.supervisor import running
 from kube.client import Client, connect
 from localcluster import LocalCluster, demo_profile
 from placement import names

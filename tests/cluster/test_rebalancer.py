@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from cli import kubectl
-from localcluster import Choice, Way
+from localcluster import Choice, Way, kubectl
 from placement import names
 from report.status import WorkloadStatus
 from tests.cluster.scene import Scene

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.run import Process, access_for, wait_until_ready
+from demo.supervisor import Process, access_for, wait_until_ready
 from localcluster.layout import free_port
 from placement import names
 from placement.slots import Mix

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from cli.run import Process
+from demo.supervisor import Process
 from kube.crashpoints import Call, Moment
 from kube.lease import PATH as LEASE
 from localcluster import Choice, Way

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli.run import Process, wait_until_ready
+from demo.supervisor import Process, wait_until_ready
 from kube.configmaps import change_outages
 from localcluster import Choice, Way
 from placement import names

@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from cli import kubectl
 from kube.client import STRATEGIC_PATCH
+from localcluster import kubectl
 from localcluster.stages import READY_AFTER_ANNOTATION
 from placement import names
 from tests.cluster.company import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.main import main
-from cli.run import Installed, access_for
+from demo.supervisor import Installed, access_for
 from kube.client import Client, connect
 from kube.errors import NotFound
 from kube.podwriter import PodWriter

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import kubectl
-from cli.run import OVERLAY
+from demo.supervisor import OVERLAY
+from localcluster import kubectl
 from placement import names
 from tests.cluster.company import hurry, is_released, released_from, slow, written
 from tests.cluster.scene import staged

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.run import Installed, Process, running, wait_until_ready
+from demo.supervisor import Installed, Process, running, wait_until_ready
 from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names

@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 import pytest
 
-from cli.status import as_json
 from placement import names
 from placement.configuration import Configuration, NamespaceLimit
 from placement.model import Class, NodeRequirement, PodTerm, Snapshot
@@ -22,6 +21,7 @@ from placement.policy import Limit
 from rebalancer.index import Index
 from report.drill import drill
 from report.status import statuses
+from report.statusjson import status_json
 from tests.dashboard.boards import NODES, SHOP, WEB, Shown, deployment, drained, shown, snapshot
 from tests.placement.plans import NOW
 
@@ -35,7 +35,7 @@ LOST = snapshot(deployment("web", ("od-a", "gone", "spot-b", ""), spot_ratio="70
 @pytest.mark.parametrize("seen", [SHOP, LEAVING, LOST], ids=["at rest", "a node leaves", "a node is gone"])
 def test_workloads_are_as_status_tells_them(seen: Snapshot) -> None:
     """The same shape and the same numbers, to the letter; what is more is allowed."""
-    told = as_json(statuses(seen, Configuration()), datetime.fromtimestamp(NOW, UTC))
+    told = status_json(statuses(seen, Configuration()), datetime.fromtimestamp(NOW, UTC))
     answer = shown(seen).get("workloads")
     assert (answer["synced"], answer["generatedAt"]) == (told["synced"], told["generatedAt"])
     assert [{key: each[key] for key in told["workloads"][0]} for each in answer["workloads"]] == told["workloads"]
@@ -44,7 +44,7 @@ def test_workloads_are_as_status_tells_them(seen: Snapshot) -> None:
 def test_a_workloads_page_has_its_pods_as_status_tells_them() -> None:
     """And where they are, and what would not be survived."""
     answer = shown().get("workloads/shop/Deployment/web")
-    told = as_json(statuses(SHOP, Configuration()), datetime.now(UTC), with_pods=True)["workloads"][1]["pods"]
+    told = status_json(statuses(SHOP, Configuration()), datetime.now(UTC), with_pods=True)["workloads"][1]["pods"]
     pods = answer["workload"]["pods"]
     assert [{key: pod[key] for key in told[0]} for pod in pods] == told
     assert pods[1] | {"reason": ""} == {
@@ -213,7 +213,7 @@ def test_a_workload_tells_how_often_it_is_expected_to_fall_short() -> None:
         "2.6 incidents expected in 30 days, below min-available for 0.0602% of the time (observed 20 days)"
     )
     assert answer["policy"] == "spot-ratio auto (45%: 2 pools, 4.5 losses a month, target 99.99%), min-on-demand 1"
-    [status] = as_json(statuses(seen, Configuration(), observed), datetime.now(UTC))["workloads"]
+    [status] = status_json(statuses(seen, Configuration(), observed), datetime.now(UTC))["workloads"]
     told = answer["workload"]
     assert (told["exposure"], told["wanted"]) == (status["exposure"], status["wanted"])
     assert status["exposure"]["incidentsPer30Days"] == 2.6

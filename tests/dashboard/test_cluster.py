@@ -15,7 +15,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from cli.run import Installed, running
+from demo.supervisor import Installed, running
 from kube.client import connect
 from localcluster import Choice, LocalCluster, Way, demo_profile
 from placement import names

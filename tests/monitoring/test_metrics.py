@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.metrics import ROOT, generated
 from dashboard.viewer import LASTS_SECONDS, Around, Viewer
+from generators.files import ROOT, generated
 from placement import names
 from placement.configuration import Configuration, MetricLimits
 from placement.decide import Reason

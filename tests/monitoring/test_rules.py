@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.metrics import ROOT
+from generators.files import ROOT
 from placement.plan.actions import Blocked
 
 RULES = ROOT / "manifests/monitoring/rules.yaml"

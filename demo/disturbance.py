@@ -18,12 +18,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli.status import headroom
 from placement.configuration import Configuration
 from placement.model import Snapshot
 from placement.plan.group import former_owner, has_left
 from report.exposure import Domain, Exposure
 from report.status import WorkloadStatus, statuses
+from report.tables import headroom
 
 Found = Sequence[WorkloadStatus]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cli.disturbance import Look, courses, look_at, sentences, told
+from demo.disturbance import Look, courses, look_at, sentences, told
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Owner, Snapshot

@@ -1,0 +1,29 @@
+"""Sentences that several commands say: about a pause, an outage, a moment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from placement.outage import Outage
+from placement.pause import Pause
+
+
+def pause_sentence(pause: Pause) -> str:
+    """`Paused since 2026-11-16 18:00:00Z, until 2026-11-16 19:00:00Z, by alice: black friday`."""
+    if pause.is_garbled:
+        return f"Paused: {pause.reason}; `spotweave resume` clears it"
+    until = "until `spotweave resume`" if pause.until is None else f"until {moment(pause.until)}"
+    reason = f": {pause.reason}" if pause.reason else ""
+    return f"Paused since {moment(pause.since)}, {until}, by {pause.by}{reason}"
+
+
+def moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):  # after the year 9999
+        return "the end of time" if seconds > 0 else "the beginning of time"
+
+
+def outage_sentence(outage: Outage) -> str:
+    """`Spot is out in zone-a for any pod, until 2026-11-16 19:00:00Z, by operator`."""
+    return f"{outage.sentence}, until {moment(outage.until)}, by {outage.by}"
