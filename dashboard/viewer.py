@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from threading import Lock
 from typing import Protocol
 
-from placement.model import Namespace, Pod, Workload
+from placement.model import Namespace, Pod
 from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outages
 from placement.pause import Pause, standing
@@ -20,11 +20,9 @@ from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
 from placement.plan.group import Ground
 from placement.plan.losses import Lost
-from placement.policy import Mistake
 from report.exposure import Place, exposure, places
 from report.nodepools import Floor
 from report.savings import Prices, Rate, Savings, savings, total
-from report.status import read_policy
 from report.view import Taken, View
 from report.workloadview import Totals, WorkloadView
 
@@ -76,7 +74,6 @@ class Viewer:
         self._seen: dict[str, WorkloadView] = {}
         self._totals = Totals()
         self._order: Sequence[str] = ()
-        self._policies: dict[str, tuple[Mapping[str, str], Namespace, tuple[Mistake, ...]]] = {}
         self._savings: tuple[Mapping[str, Savings], Savings] = ({}, Savings())
         self._ground: Ground | None = None
         self._observed = NOTHING_OBSERVED
@@ -179,13 +176,12 @@ class Viewer:
             old = known.get(uid)
             if old is None or old.assessment is not each:
                 gone += [] if old is None else [old]
-                old = self._look(each, taken)
+                old = self._look(each)
                 new.append(old)
             seen[uid] = old
         if seen.keys() != known.keys():
             gone += [each for uid, each in known.items() if uid not in seen]
             self._order = sorted(seen, key=lambda uid: seen[uid].key)
-            self._policies = {uid: known for uid, known in self._policies.items() if uid in seen}
         self._seen, self._totals = seen, self._totals.changed(new, gone)
 
     def _floor_of(self, taken: Taken) -> Floor:
@@ -214,22 +210,11 @@ class Viewer:
             self._observed = observed
             self._seen, self._totals = {}, Totals()
 
-    def _mistakes(self, workload: Workload, taken: Taken) -> tuple[Mistake, ...]:
-        """Read once for as long as nobody writes anything else: that costs as much as all the rest."""
-        namespace = taken.namespaces[workload.namespace]
-        known = self._policies.get(workload.uid)
-        if known is not None and known[:2] == (workload.annotations, namespace):
-            return known[2]
-        _, mistakes = read_policy(workload, namespace, taken.ground.configuration)
-        self._policies[workload.uid] = (workload.annotations, namespace, mistakes)
-        return mistakes
-
-    def _look(self, found: Assessment, taken: Taken) -> WorkloadView:
+    def _look(self, found: Assessment) -> WorkloadView:
         group = found.group
         ready = (self._places[member.pod.node] for member in found.members if member.serves)
         return WorkloadView(
             found,
-            self._mistakes(group.workload, taken),
             exposure(ready, group.availability, self._observed),
             savings(group, self._rates),
         )

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from placement import names
-from placement.autoratio import settled
-from placement.availability import BudgetIndex, availability
+from placement.availability import BudgetIndex
 from placement.configuration import Configuration
+from placement.intent import Readings, intent_of
 from placement.model import (
     NO_AMOUNTS,
     Budget,
@@ -33,11 +33,10 @@ from placement.model import (
 from placement.observation import Rates
 from placement.plan.actions import Action
 from placement.plan.assess import Assessment, assess, stranded
-from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of
+from placement.plan.group import Cohort, Ground, Group, former_owner, ground_of, group_of
 from placement.plan.losses import GoneNode, proof_of
 from placement.plan.neighbours import Neighbours
 from placement.plan.release import was_of
-from placement.policy import Policy, resolve
 from rebalancer.drains import Drains
 from rebalancer.multimap import discard, exclude, file, include, put
 from rebalancer.occupancy import Occupancy, is_on
@@ -76,7 +75,7 @@ class Index:
         self._budget_indexes: dict[str, BudgetIndex] = {}  # made when it is asked for
         self._quotas: dict[str, dict[str, Quota]] = {}
         self._signs = Signs()
-        self._policies: dict[Any, Policy] = {}
+        self._readings = Readings()
         self._rates = Rates()
         self._announced: set[str] = set()  # nodes whose termination was announced
         self._drains = Drains()
@@ -398,12 +397,11 @@ class Index:
             return None
         if not self._is_opted_in(workload.namespace):
             return None
-        policy = self._policy(workload, self._namespaces[workload.namespace])
+        namespace = self._namespaces[workload.namespace]
         budgets = self._selecting(workload.namespace, workload.template.labels)
-        policy = settled(policy, workload, budgets, self._rates)
+        intent = intent_of(workload, namespace, budgets, self._rates, self._configuration, self._readings.read)
         quotas = tuple(self._quotas.get(workload.namespace, NO_QUOTAS).values())
-        available = availability(policy, workload, budgets)
-        return Group(workload, policy, available, self._cohorts(workload), quotas, budgets)
+        return group_of(intent, self._cohorts(workload), quotas)
 
     def _cohorts(self, workload: Workload) -> tuple[Cohort, ...]:
         if workload.kind is Kind.STATEFUL_SET:
@@ -431,19 +429,6 @@ class Index:
             self._own(uid, replica_set.namespace),
             tuple(pod for pod in self._released_of.get(uid, ()) if was_of(pod, replica_set)),
         )
-
-    def _policy(self, workload: Workload, namespace: Namespace) -> Policy:
-        """Most workloads are told apart by nothing here, and reading annotations costs more than all else."""
-        limits = self._configuration.limits_of(namespace.labels)
-        key = (frozenset(workload.annotations.items()), frozenset(namespace.annotations.items()), limits)
-        found = self._policies.get(key)
-        if found is None:
-            defaults = self._configuration.defaults
-            found, _ = resolve(workload.annotations, namespace.annotations, defaults, limits)
-            if len(self._policies) >= MOST_POLICIES:
-                self._policies.clear()
-            self._policies[key] = found
-        return found
 
     def _selecting(self, namespace: str, labels: Mapping[str, str]) -> tuple[Budget, ...]:
         if namespace not in self._budgets:
@@ -482,7 +467,6 @@ class Index:
             del self.lost[name]
 
 
-MOST_POLICIES = 10_000
 NO_QUOTAS: Mapping[str, Quota] = {}
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from placement import names
-from placement.autoratio import settled
-from placement.availability import Availability, BudgetIndex, availability
+from placement.availability import BudgetIndex
 from placement.configuration import Configuration
-from placement.model import Class, Kind, Namespace, Pod, ReplicaSet, Snapshot, Workload
+from placement.intent import Intent, intent_of
+from placement.model import Class, Kind, Pod, ReplicaSet, Snapshot, Workload
 from placement.observation import NOTHING_OBSERVED, Observed
-from placement.policy import Mistake, Policy, resolve
+from placement.policy import Mistake, Policy
 from placement.slots import Mix
 from report.exposure import Exposure, Place, exposure, places
 
@@ -132,44 +132,32 @@ def _grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
 def _status(workload: Workload, revisions: list[ReplicaSet], around: _Around) -> WorkloadStatus:
     namespace, configuration = around.snapshot.namespaces[workload.namespace], around.configuration
     owners = [workload.uid] if workload.kind is Kind.STATEFUL_SET else [revision.uid for revision in revisions]
-    policy, mistakes = read_policy(workload, namespace, configuration)
     budgets = around.budgets.of(workload)
     return status_of(
-        workload,
-        (settled(policy, workload, budgets, around.observed.rates), mistakes),
+        intent_of(workload, namespace, budgets, around.observed.rates, configuration),
         [revision.replicas for revision in revisions if revision.replicas],
         (pod for owner in owners for pod in around.pods_by_owner.get(owner, [])),
         around.places,
-        availability(policy, workload, budgets),
         around.observed,
     )
 
 
-def read_policy(
-    workload: Workload, namespace: Namespace, configuration: Configuration
-) -> tuple[Policy, tuple[Mistake, ...]]:
-    limits = configuration.limits_of(namespace.labels)
-    return resolve(workload.annotations, namespace.annotations, configuration.defaults, limits)
-
-
 def status_of(
-    workload: Workload,
-    read: tuple[Policy, tuple[Mistake, ...]],
+    intent: Intent,
     active: list[int],
     owned: Iterable[Pod],
     where: Mapping[str, Place],
-    available: Availability,
     observed: Observed = NOTHING_OBSERVED,
 ) -> WorkloadStatus:
-    """One workload, for who knows its policy, its pods and the replicas of each revision that wants any."""
-    policy, mistakes = read
+    """One workload, with its pods and the replicas of each revision that wants any."""
+    workload = intent.workload
     pods = tuple(_pod_status(pod, where.get(pod.node)) for pod in sorted(owned, key=_slot_order))
-    wanted = wanted_of(workload, active, policy)
+    wanted = intent.wanted(active)
     actual = Mix.of(each.node_class for each in pods if each.serves and each.node_class)
     return WorkloadStatus(
         workload,
-        policy,
-        mistakes,
+        intent.policy,
+        intent.mistakes,
         max(1, len(active)),
         wanted,
         actual,
@@ -178,19 +166,12 @@ def status_of(
         soft=sum(each.pod.is_live and names.SOFT in each.pod.annotations for each in pods),
         pods=pods,
         reason="; ".join(_differences(workload, len(active), pods)) if actual != wanted else "",
-        exposure=exposure((each.place for each in pods if each.stands and each.place), available, observed),
+        exposure=exposure((each.place for each in pods if each.stands and each.place), intent.availability, observed),
     )
 
 
 def _slot_order(pod: Pod) -> tuple[int, str]:
     return (1_000_000 if pod.slot is None else pod.slot, pod.name)
-
-
-def wanted_of(workload: Workload, active: list[int], policy: Policy) -> Mix:
-    """The formula on spec.replicas; while a rollout is under way, the sum over its revisions."""
-    if len(active) < 2:
-        return policy.slots.mix(workload.replicas)
-    return sum((policy.slots.mix(replicas) for replicas in active), Mix())
 
 
 def _pod_status(pod: Pod, place: Place | None) -> PodStatus:

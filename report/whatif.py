@@ -6,18 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from placement import names
-from placement.autoratio import settled
+from placement.intent import intent_of
 from placement.model import Class, Needs, Pod
 from placement.plan.actions import How
 from placement.plan.assess import Assessment, Wish, assess
-from placement.plan.group import Group
+from placement.plan.group import Group, group_of
 from placement.plan.room import Room, shortage
 from placement.policy import Mistake, mistakes_in
 from report.answers import Raw, Unclear, Unknown, found
 from report.drill import losses
 from report.exposure import Domain, exposure
 from report.savings import charged
-from report.status import read_policy
 from report.statusjson import mix_json
 from report.view import View
 from report.workloadview import WorkloadView
@@ -133,9 +132,9 @@ def outlook(view: View, then: Assessment) -> Raw:
 def _changed(view: View, seen: WorkloadView, written: Mapping[str, str]) -> tuple[Group, tuple[Mistake, ...]]:
     group, taken = seen.assessment.group, view.taken
     workload = replace(group.workload, annotations={**group.workload.annotations, **written})
-    policy, mistakes = read_policy(workload, taken.namespaces[workload.namespace], taken.ground.configuration)
-    policy = settled(policy, workload, group.budgets, view.observed.rates)
-    return replace(group, workload=workload, policy=policy), mistakes
+    namespace, configuration = taken.namespaces[workload.namespace], taken.ground.configuration
+    intent = intent_of(workload, namespace, group.budgets, view.observed.rates, configuration)
+    return group_of(intent, group.cohorts, group.quotas), intent.mistakes
 
 
 def _place(wish: Wish, room: Room, then: Assessment) -> str | None:

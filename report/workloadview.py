@@ -17,7 +17,7 @@ from placement.policy import Mistake
 from placement.slots import Mix
 from report.exposure import Domain, Exposure, Place
 from report.savings import Savings
-from report.status import WorkloadStatus, status_of, wanted_of
+from report.status import WorkloadStatus, status_of
 
 
 @dataclass(eq=False)
@@ -25,7 +25,6 @@ class WorkloadView:
     """A workload: what it needs, how it stands, and which losses it would not survive."""
 
     assessment: Assessment
-    mistakes: tuple[Mistake, ...]
     exposure: Exposure
     savings: Savings
     _reason: str | None = field(default=None, init=False)
@@ -33,15 +32,8 @@ class WorkloadView:
     def status(self, where: Mapping[str, Place], observed: Observed) -> WorkloadStatus:
         """As `spotweave status` tells it. It is not kept: with all its pods it takes more room than all the rest."""
         group = self.assessment.group
-        return status_of(
-            group.workload,
-            (group.policy, self.mistakes),
-            self._revisions,
-            (pod for cohort in group.cohorts for pod in (*cohort.pods, *cohort.let_go)),
-            where,
-            group.availability,
-            observed,
-        )
+        pods = (pod for cohort in group.cohorts for pod in (*cohort.pods, *cohort.let_go))
+        return status_of(group, group.revisions, pods, where, observed)
 
     def reason(self, where: Mapping[str, Place], observed: Observed) -> str:
         """Why it stands as it does; kept, since tables are ordered by it."""
@@ -58,14 +50,13 @@ class WorkloadView:
     def actual(self) -> Mix:
         return self.assessment.actual
 
-    @cached_property
+    @property
     def wanted(self) -> Mix:
-        group = self.assessment.group
-        return wanted_of(group.workload, self._revisions, group.policy)
+        return self.assessment.wanted
 
     @property
-    def _revisions(self) -> list[int]:
-        return [cohort.replicas for cohort in self.assessment.group.cohorts if cohort.replicas]
+    def mistakes(self) -> tuple[Mistake, ...]:
+        return self.assessment.group.mistakes
 
     @cached_property
     def soft(self) -> int:

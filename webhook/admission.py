@@ -12,10 +12,10 @@ from cachetools import LRUCache, TTLCache
 from kube.election import Terms
 from kube.store import Store
 from placement import names
-from placement.autoratio import settled
 from placement.availability import BudgetIndex
 from placement.configuration import Configuration
 from placement.decide import Reason, Revision, Surroundings, pool_order, shunned_by_class
+from placement.intent import intent_of
 from placement.model import (
     DEFAULT_SCHEDULER,
     Budget,
@@ -32,7 +32,7 @@ from placement.model import (
 )
 from placement.observation import Rates
 from placement.outage import Outages, reachable
-from placement.policy import Mistake, resolve
+from placement.policy import Mistake
 from webhook.decisioncache import Batch, Batches
 from webhook.ledger import Ledger
 from webhook.mistakes import Mistakes, nobody
@@ -221,13 +221,12 @@ class Admission:
     ) -> Placeable | Reason:
         if workload.is_opted_out:
             return Reason.OPTED_OUT
-        limits = self._configuration.limits_of(namespace.labels)
-        policy, mistakes = resolve(workload.annotations, namespace.annotations, self._configuration.defaults, limits)
         # One that wants no pods creates none: it was scaled up a moment ago, and its ReplicaSet tells how far.
         sized = workload if workload.replicas else replace(workload, replicas=creator.replicas)
-        policy = settled(policy, sized, self._budgets.of(workload), self._settled_by)
-        revision = Revision(creator.uid, workload, policy, creator.replicas, creator.selector, creator.template)
-        return revision, mistakes
+        budgets = self._budgets.of(workload)
+        intent = intent_of(sized, namespace, budgets, self._settled_by, self._configuration)
+        revision = Revision(creator.uid, workload, intent.policy, creator.replicas, creator.selector, creator.template)
+        return revision, intent.mistakes
 
     def _unknown(self, owner: Owner, patient: bool) -> Reason:
         if patient:

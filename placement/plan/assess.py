@@ -109,7 +109,7 @@ class Assessment:
 def assess(group: Group, ground: Ground, now: float) -> Assessment:
     """What one workload needs now."""
     sites, configuration = ground.sites, ground.configuration
-    classes, slots = configuration.classes, group.policy.slots
+    classes = configuration.classes
     members: list[Member] = []
     notes: list[Action] = []
     sweeps: list[Action] = []
@@ -129,7 +129,7 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
     found = Assessment(
         group,
         tuple(members),
-        wanted=sum((slots.mix(cohort.replicas) for cohort in group.cohorts), Mix()),
+        wanted=group.wanted(group.revisions),
         actual=actual,
         lasting=lasting,
         notes=tuple(notes),

@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from placement import names
-from placement.availability import Availability
 from placement.backoff import doubled
 from placement.classes import Classes
 from placement.configuration import Configuration
 from placement.decide import pool_order
-from placement.model import Budget, Class, Kind, Node, NodeRequirement, NodeTerm, Pod, Pool, Quota, Template, Workload
-from placement.policy import Policy
+from placement.intent import Intent
+from placement.model import Class, Kind, Node, NodeRequirement, NodeTerm, Pod, Pool, Quota, Template, Workload
 from placement.slots import Slots
 
 LONGEST_COOL_DOWN = 86_400.0
@@ -108,20 +107,16 @@ class Cohort:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """A workload that is opted in, its policy and its pods by revision."""
+class Group(Intent):
+    """A workload that is opted in, with what it is to have, and its pods by revision."""
 
-    workload: Workload
-    policy: Policy
-    availability: Availability
-    cohorts: tuple[Cohort, ...]  # those that have or want pods
+    cohorts: tuple[Cohort, ...] = ()  # those that have or want pods
     quotas: tuple[Quota, ...] = ()  # of its namespace
-    budgets: tuple[Budget, ...] = ()  # that select its pods
 
     @property
-    def needed(self) -> int:
-        """How many must serve."""
-        return self.availability.needed
+    def revisions(self) -> list[int]:
+        """The replicas of each revision that wants any."""
+        return [cohort.replicas for cohort in self.cohorts if cohort.replicas]
 
     @property
     def is_stateful(self) -> bool:
@@ -158,6 +153,10 @@ class Group:
         """A StatefulSet's pod is of another revision than the newest."""
         shown, newest = pod.labels.get(names.CONTROLLER_REVISION_HASH), self.workload.revision
         return bool(newest) and shown not in (None, newest)
+
+
+def group_of(intent: Intent, cohorts: tuple[Cohort, ...], quotas: tuple[Quota, ...] = ()) -> Group:
+    return Group(intent.workload, intent.policy, intent.availability, intent.budgets, intent.mistakes, cohorts, quotas)
 
 
 class Member(NamedTuple):

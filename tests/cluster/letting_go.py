@@ -48,7 +48,7 @@ def read_deployment(client: Client, revision: ReplicaSet) -> Workload:
 def releasing(client: Client, pod: Pod) -> Action:
     revision = read_revision(client, pod)
     cohort = Cohort(revision.uid, revision.replicas, True, revision.template, (pod,))
-    group = Group(read_deployment(client, revision), Policy(), Availability(0, Basis.ASSUMED), (cohort,))
+    group = Group(read_deployment(client, revision), Policy(), Availability(0, Basis.ASSUMED), cohorts=(cohort,))
     return release(group, pod, time.time() + SECONDS, Why.RATIO, None, Class.SPOT)
 
 

@@ -78,7 +78,7 @@ def group(
     own = tuple(each for each in pods if names.RELEASED not in each.annotations)
     let_go = tuple(each for each in pods if names.RELEASED in each.annotations)
     cohort = Cohort("rs", n, True, template, own, let_go)
-    return Group(workload, policy, Availability(needed, source), (cohort,))
+    return Group(workload, policy, Availability(needed, source), cohorts=(cohort,))
 
 
 def ground(*nodes: Node) -> Ground:
