@@ -24,6 +24,7 @@ from kube.podwriter import END_SECONDS, PodWriter
 from localcluster import LocalCluster, Options, Profile, demo_profile
 from placement import names
 from placement.model import Class, Key, Pod
+from placement.plan.actions import Why
 from rebalancer.program import WRITERS
 from report.status import WorkloadStatus
 from tests.cluster.watcher import Watcher, watching
@@ -246,10 +247,12 @@ class Scene:
         lines = [line for text in texts for line in text.splitlines() if re.match(rf"{metric}[ {{]", line)]
         return int(sum(float(line.rpartition(" ")[2]) for line in lines if all(part in line for part in parts)))
 
-    def moves(self) -> int:
-        """How many releases and evictions there were."""
+    def moves(self, *reasons: Why) -> int:
+        """How many releases and evictions there were, for these reasons; without any: for all."""
         actions = f"{names.METRIC_ACTIONS}_total"
-        return sum(self.told(actions, f'action="{how}"', 'outcome="done"') for how in ("release", "evict"))
+        told = [f'reason="{why}"' for why in reasons] or ["reason="]
+        done = 'outcome="done"'
+        return sum(self.told(actions, f'action="{how}"', done, why) for how in ("release", "evict") for why in told)
 
     def writes(self) -> int:
         """What was tried of any kind."""

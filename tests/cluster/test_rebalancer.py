@@ -11,6 +11,7 @@ import pytest
 
 from localcluster import Choice, Way, kubectl
 from placement import names
+from placement.plan.actions import EVENING
 from report.status import WorkloadStatus
 from tests.cluster.scene import Scene
 from tests.cluster.world import wait_for
@@ -113,12 +114,13 @@ def ten_workloads(scene: Scene) -> dict[str, WorkloadStatus]:
 
 
 def returns_to_spot(scene: Scene) -> None:
-    """All mixes are exact again; nobody served one replica less, no floor was broken, and no pod was moved twice.
+    """All mixes are exact again; nobody served one replica less, no floor was broken, no pod changed its class twice.
 
     As all serve all the while, no budget was ever broken either.
     """
     scene.watcher.forget()
-    before, found = scene.moves(), {name: scene.world.status(name) for name in POLICIES}
+    before, evened = scene.moves(), scene.moves(*EVENING)
+    found = {name: scene.world.status(name) for name in POLICIES}
     astray = sum(each.wanted.spot - each.actual.spot for each in found.values())
     scene.cluster.restore()
     scene.settles(*POLICIES)
@@ -126,7 +128,9 @@ def returns_to_spot(scene: Scene) -> None:
     assert {name: scene.watcher.worst(name) for name in POLICIES} == REPLICAS | spared
     for name, status in found.items():
         assert scene.watcher.worst_on_demand(name) >= status.wanted.on_demand, name
-    assert scene.moves() - before <= astray
+    between_pools = scene.moves(*EVENING) - evened  # where the scheduler has put too many into one pool of spot
+    assert scene.moves() - before - between_pools <= astray
+    assert between_pools <= len(POLICIES)
 
 
 def test_all_spot_lost_and_back(scene: Scene) -> None:

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -58,12 +59,17 @@ def _rebalancer(kubeconfig: Path) -> Process:
 
 
 def drawn_by_lot(share: float) -> Chance:
-    """Trouble for so many of the writes to pods and to the shared state."""
-    lot = random.Random(5)
+    """Trouble for so many of the writes to pods and to the shared state; but never four times in a row for one.
+
+    A write is tried after 2, 4, 8, 16, … seconds. Were there no end of it, some move would be undone by chance.
+    """
+    lot, in_a_row = random.Random(5), Counter[tuple[str, str]]()
 
     def trouble(method: str, path: str) -> Trouble | None:
         concerned = method != "GET" and ("/pods/" in path or "/configmaps" in path)
-        return lot.choice(TROUBLES) if concerned and lot.random() < share else None
+        meets = concerned and in_a_row[method, path] < 3 and lot.random() < share
+        in_a_row[method, path] = in_a_row[method, path] + 1 if meets else 0
+        return lot.choice(TROUBLES) if meets else None
 
     return trouble
 
