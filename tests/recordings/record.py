@@ -229,5 +229,5 @@ def _events(told: Sequence[tuple[str, str, str]]) -> list[Raw]:
 
 def _ordered(page: Raw) -> Raw:
     """The same of what the page remembers."""
-    page["overview"]["events"].sort(key=lambda each: json.dumps(each, sort_keys=True))
+    page["overview"]["events"].sort(key=lambda each: (json.dumps({**each, "text": ""}), each["text"]))
     return page

@@ -14,6 +14,8 @@ _ENDS = (
     ("blocked",),
     ("blocked", "reason"),
     ("expected",),
+    ("exposure", "restsOn"),
+    ("exposureAfter", "restsOn"),
     ("lines",),
     ("lost", "proof"),
     ("mistakes",),
@@ -66,10 +68,10 @@ def _is_sentence(path: tuple[str | int, ...]) -> bool:
 
 
 def parted_metrics(text: str) -> tuple[str, str]:
-    """The series in their order, without what depends on time or the process; and the help lines."""
+    """The series without what depends on time or the process, and the help lines. Their order says nothing."""
     helps = "\n".join(sorted(_HELP.findall(text)))
     kept = [line for line in text.splitlines() if not line.startswith("# HELP ") and not _is_dropped(line)]
-    return "\n".join(kept) + "\n", helps + "\n"
+    return "\n".join(sorted(kept)) + "\n", helps + "\n"
 
 
 # What depends on time or on the process. Counts of the histograms stay.
