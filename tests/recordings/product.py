@@ -19,25 +19,25 @@ import msgspec
 
 from cli.main import main
 from cli.plan import Planned, planned, take_picture, view_of
-from dashboard import answers, drills
-from dashboard.history import History
-from dashboard.view import View
 from kube import resources
 from kube.client import Client, connect
 from kube.configmaps import read_configuration, read_observed, read_outages
 from kube.owners import look_up
 from kube.snapshot import read_all
-from placement.exposure import Domain
 from placement.outcome import Outcome
 from placement.plan.actions import Action
 from rebalancer.executor import Done
-from rebalancer.metrics import Metrics as RebalancerMetrics
-from rebalancer.tell import Teller
+from rebalancer.metrics import RebalancerMetrics
+from rebalancer.notify import Teller
+from report import answers, whatif
+from report.exposure import Domain
+from report.history import History
+from report.view import View
 from tests.recordings import clusters
 from tests.recordings.clock import NOW
-from webhook.admission import Admission, Stores
+from webhook.admission import Admission, Caches
 from webhook.app import Door
-from webhook.metrics import Metrics as WebhookMetrics
+from webhook.metrics import WebhookMetrics
 from webhook.mistakes import Mistakes
 from webhook.review import MalformedReview
 
@@ -65,7 +65,7 @@ class Webhook:
 
     def __init__(self, kubeconfig: Path, unled_seconds: float) -> None:
         self._client = client = connect(kubeconfig, user_agent="recorder")
-        self._stores = stores = Stores()
+        self._stores = stores = Caches()
         self._followed: Mapping[str, tuple[resources.Resource[Any], Any]] = {
             clusters.NAMESPACES: (resources.NAMESPACES, stores.namespaces),
             clusters.NODES: (resources.NODES, stores.nodes),
@@ -200,7 +200,7 @@ class Rebalancer:
             "ended": [each.raw for each in plan.ended],
             "witnesses": [[str(workload.key), each.raw] for workload, each in plan.witnesses],
             "actions": [_action(each) for each in plan.actions],
-            "ends": [_action(each) for each in self._made.board.left_over()],
+            "ends": [_action(each) for each in self._made.index.left_over()],
             "skipped": [{**each.raw(), "label": each.blocked.label, "why": str(each.why)} for each in plan.skipped],
             "left": plan.left,
         }
@@ -216,13 +216,15 @@ class Rebalancer:
         """What the page's API answers."""
         history = History()
         history.note(self._view.taken, [(each.action, each.outcome) for each in self._done], NOW)
-        zones = drills.choices(self._view)["zones"]
+        zones = whatif.choices(self._view)["zones"]
         answered = {
             "overview": answers.overview(self._view, history, with_pools=True),
-            "workloads": answers.workloads(self._view, history, answers.Page()),
-            "exposed": answers.workloads(self._view, history, answers.Page(only="exposed", sort="headroom", limit=5)),
-            "choices": drills.choices(self._view),
-            "drill": [drills.drill(self._view, Domain.ZONE, zone) for zone in zones],
+            "workloads": answers.workloads(self._view, history, answers.Selection()),
+            "exposed": answers.workloads(
+                self._view, history, answers.Selection(only="exposed", sort="headroom", limit=5)
+            ),
+            "choices": whatif.choices(self._view),
+            "drill": [whatif.drill(self._view, Domain.ZONE, zone) for zone in zones],
         }
         read: Raw = json.loads(msgspec.json.encode(answered))
         return read
