@@ -235,7 +235,10 @@ class Rebalancer:
             self._evicted.add(uid)
         return with_fault({"": Outcome.DONE, "429": Outcome.BLOCKED, "500": Outcome.IMPOSSIBLE}[answer])
 
-    evict_replaced = evict
+    def evict_replaced(self, key: Key, uid: str) -> Outcome:
+        """As long as it is released."""
+        pod = self.cluster.pod(key, uid)
+        return Outcome.BUSY if pod is not None and not pod.is_released else self.evict(key, uid)
 
     def evict_waiting(self, key: Key, uid: str) -> Outcome:
         pod = self.cluster.pod(key, uid)
@@ -263,7 +266,7 @@ class Rebalancer:
             return with_fault(Outcome.GONE)
         if (refused := self.refuses("bury", pod)) is not None:
             return with_fault(refused)
-        if pod.node in self.cluster.nodes:
+        if not pod.node or pod.node in self.cluster.nodes:
             return with_fault(Outcome.BUSY)
         if pod.node in self.cluster.unproven:
             self._violated(f"{pod.name} is buried without proof")

@@ -1,0 +1,1 @@
+"""Contracts: what the simulation and the real API server must answer alike."""
