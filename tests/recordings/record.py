@@ -159,14 +159,14 @@ class Recording:
         webhook.forget(clusters.STATEFUL_SETS, self._chance.choice(self._cluster.objects[clusters.STATEFUL_SETS]))
 
     def _change(self, webhook: product.Webhook) -> None:
-        """Nodes, a namespace, a budget and a workload change, so that whatever was remembered must not be used."""
+        """Nodes, a namespace and a workload change, and budgets go: what was remembered must not be used."""
         for raw in self._cluster.objects[clusters.NODES][::3]:
             webhook.see(clusters.NODES, {**raw, "spec": {**raw["spec"], "unschedulable": True}})
         for collection in (clusters.NAMESPACES, clusters.DEPLOYMENTS):
             raw = copy.deepcopy(self._cluster.objects[collection][0])
             raw["metadata"]["annotations"]["spotweave.dev/spot-ratio"] = "20%"
             webhook.see(collection, raw)
-        for raw in self._cluster.objects[clusters.BUDGETS][:2]:
+        for raw in self._cluster.objects[clusters.BUDGETS]:
             webhook.forget(clusters.BUDGETS, raw)
         webhook.see(clusters.PRIORITY_CLASSES, {"metadata": {"name": "spotweave-overflow"}, "value": -5})
 
