@@ -44,8 +44,8 @@ unit: $(READY) ## the tests that need no control plane
 bench: $(READY) ## benchmarks: print tables, write out/bench/*.json
 	@$(BIN)/python -m benchmarks
 
-soak: $(READY) ## proofs that are too long for every change: rotations, replicas, 100,000 reviews, laws with 20 times as many examples
-	@SPOTWEAVE_REQUIRE_CLUSTER=1 SPOTWEAVE_SOAK=1 $(PYTEST) -m soak tests --timeout=0
+soak: $(READY) ## proofs too long for every change: rotations, replicas, 100,000 reviews, laws with 20 times the examples, times
+	@SPOTWEAVE_REQUIRE_CLUSTER=1 SPOTWEAVE_SOAK=1 $(PYTEST) -m 'soak or timed' tests --timeout=0
 	@SPOTWEAVE_SOAK=1 $(PYTEST) tests/webhook/test_fuzz.py --timeout=0
 	@SPOTWEAVE_SOAK=1 $(PYTEST) -m 'hypothesis and not cluster and not soak' tests --ignore=tests/webhook/test_fuzz.py --timeout=0
 

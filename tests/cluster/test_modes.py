@@ -23,6 +23,7 @@ from tests.cluster.scene import Pace, Scene, staged
 from tests.cluster.tenant import clear_outages, empty, next_pod, on_spot, required, requires_spot, tenant
 from tests.cluster.witness import Witness, witnessing
 from tests.cluster.world import wait_for
+from tests.timing import timed, within
 
 pytestmark = pytest.mark.cluster
 
@@ -163,6 +164,7 @@ def test_all_spot_lost_in_plan_only_and_off_and_back_to_auto(modes: Stage) -> No
     shop.settles("stopped")
 
 
+@timed
 def test_all_spot_lost_while_paused(modes: Stage) -> None:
     """Lost pods are replaced. A pod that is created without any spot waits its fallback time, and gets out once."""
     shop, witness = modes.shop, modes.witness
@@ -177,7 +179,7 @@ def test_all_spot_lost_while_paused(modes: Stage) -> None:
     serves_again(shop, "web")
     pace = shop.pace(lost_at, SPOT)
     seconds = seconds_since(shop, lost_at, "web")
-    assert seconds <= bound(pace)
+    within("all serve again", seconds, bound(pace))
     assert shop.evictions() == evictions
     assert {pod.node for pod in witness.ended} <= set(taken.nodes)
     assert witness.written == []
@@ -221,6 +223,7 @@ def test_pods_that_wait_for_spot_get_out_once_after_the_mode_was_changed(modes: 
         wait_for(f"an Event that names {mode}", partial(names_mode, shop, name, mode))
 
 
+@timed
 def test_without_any_spot_new_pods_serve_at_once(modes: Stage) -> None:
     """In plan-only and off spot is only preferred, so nothing waits for the fallback time and nothing is evicted."""
     shop, plan_only, off = modes.scenes
@@ -233,7 +236,7 @@ def test_without_any_spot_new_pods_serve_at_once(modes: Stage) -> None:
     serves_again(shop, "careful", "manual")
     pace, seconds = shop.pace(created_at, 2 * REPLICAS), seconds_since(shop, created_at, "careful", "manual")
     print(f"served {seconds:.1f} s after creation; own start {pace.seconds:.1f} s")
-    assert seconds <= bound(pace, fallback=0)
+    within("all serve", seconds, bound(pace, fallback=0))
     assert shop.evictions() == evictions
     for scene, name in ((plan_only, "careful"), (off, "manual")):
         assert (on_spot(scene.world, name), required(scene.world, name)) == (SPOT, 0)
@@ -292,6 +295,7 @@ def test_in_plan_only_the_mix_is_exact_on_spot_nodes_with_a_soft_taint(modes: St
         assert is_exact_and_preferred(scene, SIZES)
 
 
+@timed
 def test_all_spot_lost_together_with_the_leader(modes: Stage) -> None:
     """Kubernetes replaces the pods after a minute, and they find on-demand, though no outage is noted.
 
@@ -311,7 +315,7 @@ def test_all_spot_lost_together_with_the_leader(modes: Stage) -> None:
     serves_again(shop, "web", patience=COLLECTION_SECONDS + PATIENCE_SECONDS)
     pace, seconds = shop.pace(lost_at, SPOT), seconds_since(shop, lost_at, "web")
     print(f"served {seconds:.1f} s after the loss; own start {pace.seconds:.1f} s")
-    assert seconds <= bound(pace, collection=COLLECTION_SECONDS)
+    within("all serve again", seconds, bound(pace, collection=COLLECTION_SECONDS))
     assert on_spot(shop.world, "web") == SPOT, "slots are as before: what is on on-demand now is to return"
     shop.cluster.restore()
     wait_for("spot to be preferred only", lambda: not requires_spot(next_pod(shop.world, "probe")), 30)

@@ -16,6 +16,7 @@ from kube.client import ANSWER_BYTES, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Clie
 from kube.errors import AnswerTooLarge, ApiError, Conflict, Garbled, NotFound, TooManyRequests, Unreachable
 from tests.kube.objects import status
 from tests.kube.scripted import Answer, Endless, Lines, Script
+from tests.timing import timed, within
 
 Call = Callable[[Client], Any]
 
@@ -126,6 +127,7 @@ DRIPPING: dict[str, Endless] = {
 }
 
 
+@timed
 @pytest.mark.parametrize("answer", DRIPPING.values(), ids=DRIPPING.keys())
 def test_an_answer_that_comes_drop_by_drop_is_unreachable(script: Script, client: Client, answer: Endless) -> None:
     """Each drop comes in time, the whole does not: the deadline is for the answer, from its first byte to its last."""
@@ -133,7 +135,8 @@ def test_an_answer_that_comes_drop_by_drop_is_unreachable(script: Script, client
     began = time.monotonic()
     with pytest.raises(Unreachable, match=r"GET /x: no answer: .*timed out"):
         client.get("/x", timeout_seconds=0.3)
-    assert 0.3 <= time.monotonic() - began < 2
+    assert time.monotonic() - began >= 0.3
+    within("it gives up", time.monotonic() - began, 2)
     assert client.get("/y") == b"ok"  # over another connection
 
 
@@ -238,6 +241,7 @@ def test_a_stream_that_is_refused_raises_the_typed_error(script: Script, client:
         client.stream("/x", {"watch": "true"}, read_timeout_seconds=5)
 
 
+@timed
 @pytest.mark.parametrize("says_close", [False, True], ids=["kept alive", "connection: close"])
 def test_a_stream_is_closed_from_another_thread(script: Script, client: Client, says_close: bool) -> None:
     """The reader ends at once and without an error."""
@@ -250,7 +254,7 @@ def test_a_stream_is_closed_from_another_thread(script: Script, client: Client, 
     stream.close()
     reader.join(5)
     assert (reader.is_alive(), lines) == (False, [])
-    assert time.monotonic() - started < 2
+    within("it ends", time.monotonic() - started, 2)
 
 
 def test_many_streams_leave_room_for_writes(script: Script, client: Client) -> None:
