@@ -87,6 +87,14 @@ def test_names_are_not_typed_a_second_time(package: str) -> None:
     assert typed == []
 
 
+def test_the_list_of_changes_names_files_that_exist() -> None:
+    """A newcomer who follows CONTRIBUTING finds each place; NAME stands for a new module."""
+    listed = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where a change goes")[2].partition("\n## ")[0]
+    places = {place for place in re.findall(r"`([\w./-]+/[\w.-]+\.\w+)`", listed) if "NAME" not in place}
+    assert len(places) > 15
+    assert [place for place in sorted(places) if not (ROOT / place).is_file()] == []
+
+
 def test_every_setting_is_documented_with_its_name() -> None:
     """docs/policy.md lists each annotation of the parser's table."""
     text = (ROOT / "docs" / "policy.md").read_text()

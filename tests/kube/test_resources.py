@@ -228,7 +228,7 @@ class MapIndex(Index):
         self.maps |= {new.key: new} if new is not None else {}
 
 
-# Place 4, manifests/base: a rule for each role that reads it.
+# Place 4, manifests/base: a rule for each role that reads it, here two.
 RULE = {"apiGroups": [""], "resources": ["configmaps"]}
 GRANTED = [
     {"kind": "ClusterRole", "metadata": {"name": role}, "rules": [{**RULE, "verbs": list(VERBS[follower])}]}
