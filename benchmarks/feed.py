@@ -35,7 +35,7 @@ def page(size: Size, resource: str, first: int, limit: int) -> bytes:
 
 
 def pages(size: Size, resource: str, limit: int = 500) -> Iterator[bytes]:
-    for first in range(0, collections(size)[resource].count, limit):
+    for first in range(0, collections(size).get(resource, NONE).count, limit):
         yield page(size, resource, first, limit)
 
 

@@ -29,12 +29,13 @@ import aiohttp
 import msgspec
 
 from benchmarks.report import Round, rounds_wanted, tell
-from benchmarks.stores import FilledStores, index_in_memory
+from benchmarks.stores import index_in_memory
 from benchmarks.synthetic import Size, raw_pod
 from dashboard.access import Guard
 from dashboard.answercache import Desk
 from dashboard.server import serving
 from dashboard.viewer import Around, Viewer
+from kube.following import Stores
 from kube.resources import PODS_IN_FULL
 from placement.outage import Outages
 from placement.outcome import Outcome
@@ -179,12 +180,12 @@ def serve() -> None:
             print(json.dumps(_measured(passes, stores, lines, int(asked))), flush=True)
 
 
-def _measured(passes: Passes, stores: FilledStores, lines: Iterator[bytes], rate: int) -> dict[str, float]:
+def _measured(passes: Passes, stores: Stores, lines: Iterator[bytes], rate: int) -> dict[str, float]:
     count, cpu, loop, began = passes.count, time.process_time(), passes.cpu_seconds, time.monotonic()
     for number in range(int(rate * SECONDS)):
         event = PODS_IN_FULL.shape.event(next(lines))
         assert event.item is not None
-        stores.pods.put(event.item)
+        stores.of(PODS_IN_FULL).put(event.item)
         passes.wake.set()
         time.sleep(max(0.0, began + (number + 1) / rate - time.monotonic()))
     time.sleep(max(0.0, began + SECONDS - time.monotonic()))

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from rich.table import Table
 
 from benchmarks.feed import page
 from benchmarks.report import rounds_wanted
-from benchmarks.stores import FilledStores, index_in_memory
+from benchmarks.stores import index_in_memory
 from benchmarks.synthetic import Size
 from dashboard.access import Guard, known_hosts
 from dashboard.answercache import Desk
@@ -40,7 +40,8 @@ from dashboard.server import serving as serving_page
 from dashboard.viewer import Around, Viewer
 from kube.client import Client
 from kube.crashpoints import NO_FAULTS
-from kube.resources import PAGE_SIZE, PODS_IN_FULL
+from kube.following import Stores
+from kube.resources import DEPLOYMENTS, NODES, PAGE_SIZE, PODS_IN_FULL, REPLICA_SETS_IN_USE, STATEFUL_SETS
 from kube.store import Store
 from placement import configuration, names
 from placement.model import Class, Pod, Sign
@@ -153,7 +154,7 @@ def follow(size: Size, port: int) -> Figures:
         _await(lambda: program.viewer.view() is not None)
         _look(probes, page_)
         synced_mib, planned_seconds = _memory_mib("VmRSS"), _cpu_seconds("loop")
-        event_seconds = _heard(client, program.stores["pods"], min(EVENTS, size.pods)) - list_seconds
+        event_seconds = _heard(client, program.followed.stores.of(PODS_IN_FULL), min(EVENTS, size.pods)) - list_seconds
         time.sleep(2.0)  # and everything was decided
         loop_seconds = _cpu_seconds("loop") - planned_seconds
         _look(probes, page_)
@@ -168,7 +169,7 @@ def follow(size: Size, port: int) -> Figures:
         "list_us": list_seconds / size.pods * 1e6,
         "event_us": event_seconds / EVENTS * 1e6,
         "decide_us": loop_seconds / EVENTS * 1e6,
-        **{name: float(count) for name, count in _counted(program.stores).items()},
+        **{name: float(count) for name, count in _counted(program.followed.stores).items()},
     }
 
 
@@ -238,12 +239,12 @@ class _Nothing(msgspec.Struct):
 _skim = msgspec.json.Decoder(_Nothing).decode
 
 
-def _counted(stores: Mapping[str, Store[Any]]) -> dict[str, int]:
+def _counted(stores: Stores) -> dict[str, int]:
     return {
-        "pods": len(stores["pods"]),
-        "nodes": len(stores["nodes"]),
-        "workloads": len(stores["deployments"]) + len(stores["statefulsets"]),
-        "replica_sets": len(stores["replicasets"]),
+        "pods": len(stores.of(PODS_IN_FULL)),
+        "nodes": len(stores.of(NODES)),
+        "workloads": len(stores.of(DEPLOYMENTS)) + len(stores.of(STATEFUL_SETS)),
+        "replica_sets": len(stores.of(REPLICA_SETS_IN_USE)),
     }
 
 
@@ -271,23 +272,23 @@ def _planned(size: Size) -> Figures:
     loop = _loop(index)
     loop.once()
     figures = {"pass_us": _pass_us(stores, loop)}
-    nodes = stores.nodes.values()
-    off = stores.deployments.values()[:: len(stores.deployments) // max(1, size.workloads // 100)]
+    nodes = stores.of(NODES).values()
+    off = stores.of(DEPLOYMENTS).values()[:: len(stores.of(DEPLOYMENTS)) // max(1, size.workloads // 100)]
     other_ratio = {names.SPOT_RATIO: "30%"}
     for blocked, figure in ((off[:1], "pass_one_us"), (off, "pass_blocked_us")):
         for each in blocked:
-            stores.deployments.put(replace(each, annotations=other_ratio | {names.REBALANCE: "plan-only"}))
+            stores.of(DEPLOYMENTS).put(replace(each, annotations=other_ratio | {names.REBALANCE: "plan-only"}))
         figures[figure] = _pass_us(stores, loop)
     for each in off:
-        stores.deployments.put(replace(each, annotations=other_ratio))
+        stores.of(DEPLOYMENTS).put(replace(each, annotations=other_ratio))
     some = _plan_seconds(index, now)
     figures["pass_off_us"] = _pass_us(stores, loop)
     for node in nodes:
         if node.labels.get(names.CAPACITY) == str(Class.SPOT):
-            stores.nodes.put(replace(node, ready=False))
+            stores.of(NODES).put(replace(node, ready=False))
             said = names.SIGN_NODE_DELETED
             index.observe(None, Sign("default", f"{said}-{node.name}", said, node.name, now, node.uid, "Node"))
-            stores.nodes.remove(node.key)
+            stores.of(NODES).remove(node.key)
     lost = _plan_seconds(index, now)
     return {"plan_idle_seconds": idle, "plan_off_seconds": some, "plan_lost_seconds": lost, **figures}
 
@@ -316,14 +317,15 @@ def _loop(index: Index) -> Loop:
     return Loop(index, Executor(nobody, nobody, nobody, nobody, nobody), watched, tell)
 
 
-def _pass_us(stores: FilledStores, loop: Loop) -> float:
+def _pass_us(stores: Stores, loop: Loop) -> float:
     """Of a pod that becomes unready, and ready again: a pass each."""
     loop.once()
-    pods = stores.pods.values()[:: max(1, len(stores.pods) // PASSES)][:PASSES]
+    store = stores.of(PODS_IN_FULL)
+    pods = store.values()[:: max(1, len(store) // PASSES)][:PASSES]
     began = time.thread_time()
     for pod in pods:
         for changed in (replace(pod, ready=False), pod):
-            stores.pods.put(changed)
+            store.put(changed)
             loop.once()
     return (time.thread_time() - began) / (2 * len(pods)) * 1e6
 

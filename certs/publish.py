@@ -11,17 +11,13 @@ from typing import Any
 
 from certs.renewal import Bundle
 from kube.client import JSON_PATCH, Client
-from kube.decode import Decoder
 from kube.errors import NotFound
-from kube.resources import Resource
-from kube.wire import AnyObject
+from kube.resources import CONFIGURATION_VERSIONS
 from placement import names
-from placement.model import Key
 
 SECRETS = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/secrets"
 SECRET = f"{SECRETS}/{names.TLS_SECRET}"
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-CONFIGURATION = f"{CONFIGURATIONS}/{names.WEBHOOK_CONFIGURATION}"
+CONFIGURATION = f"{CONFIGURATION_VERSIONS.path}/{names.WEBHOOK_CONFIGURATION}"
 HOSTS = (f"{names.WEBHOOK_SERVICE}.{names.SYSTEM_NAMESPACE}.svc",)
 ROTATE_KEY = "rotate"
 READ_SECONDS = 5.0  # a pass that hangs is a pass that repairs nothing
@@ -42,31 +38,6 @@ class Entries:
 
     version: str
     published: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """That the configuration has changed, not how: whoever sees it reads it anew, together with the Secret."""
-
-    name: str
-    version: str
-
-    @property
-    def key(self) -> Key:
-        return Key("", self.name)
-
-
-def _version(wire: AnyObject) -> Version:
-    return Version(wire.metadata.name or "", wire.metadata.resource_version or "")
-
-
-# For an informer. By its name alone, so that whoever watches it needs no right to see others'.
-VERSIONS: Resource[Version] = Resource(
-    names.WEBHOOK_CONFIGURATION,
-    CONFIGURATIONS,
-    Decoder(AnyObject, _version),
-    {"fieldSelector": f"metadata.name={names.WEBHOOK_CONFIGURATION}"},
-)
 
 
 def read_secret(client: Client) -> dict[str, Any] | None:

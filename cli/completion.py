@@ -70,13 +70,9 @@ def candidates(top: Command, words: Sequence[str]) -> list[str]:
     return [word for word in offered if word.startswith(begun)]
 
 
-def for_kubectl(arguments: Sequence[str] | None = None) -> int:
-    """The program `kubectl_complete-spotweave`, which kubectl asks: a candidate a line, then what else to offer."""
-    from cli.main import parser  # which imports this module
-
-    words = sys.argv[1:] if arguments is None else arguments
-    print("\n".join([*candidates(command_of(parser()), words), f":{FILES_TOO}"]))
-    return 0
+def lines_for_kubectl(top: Command, words: Sequence[str]) -> str:
+    """A candidate a line, then what else to offer."""
+    return "\n".join([*candidates(top, words), f":{FILES_TOO}"])
 
 
 # --- the script ------------------------------------------------------------------------------------------------------

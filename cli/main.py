@@ -62,6 +62,13 @@ def plugin() -> int:
     return main(program=PLUGIN)
 
 
+def complete(arguments: Sequence[str] | None = None) -> int:
+    """The program `kubectl_complete-spotweave`, which kubectl asks for what may follow."""
+    words = sys.argv[1:] if arguments is None else arguments
+    print(completion.lines_for_kubectl(completion.command_of(parser()), words))
+    return FINE
+
+
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     args = parser(program).parse_args(arguments)
     logs.configure(getattr(args, "log_format", "text"), getattr(args, "log_level", "info"))

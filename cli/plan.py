@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from dashboard.viewer import NO_PRICES, Around, Viewer
 from kube.client import Client
 from kube.configmaps import read_outages, read_pause
 from kube.configuration import configuration_for_reading
-from kube.snapshot import read_snapshot
+from kube.snapshot import facts_of, read_snapshot
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Namespace, Sign, Snapshot
@@ -147,21 +147,9 @@ def take_picture(client: Client, config: Path | None) -> Picture:
 
 def planned(picture: Picture) -> Planned:
     """What would be done first, if nothing were under way that only the rebalancer knows of."""
-    index, snapshot = Index(picture.configuration), picture.snapshot
-    facts: tuple[Iterable[Any], ...] = (
-        snapshot.namespaces.values(),
-        snapshot.nodes.values(),
-        snapshot.workloads,
-        snapshot.replica_sets,
-        snapshot.pods,
-        snapshot.budgets,
-        snapshot.quotas,
-        picture.signs,
-        (picture.observed.rates,),
-    )
-    for each in facts:
-        for fact in each:
-            index.observe(None, fact)
+    index = Index(picture.configuration)
+    for fact in (*facts_of(picture.snapshot), *picture.signs, picture.observed.rates):
+        index.observe(None, fact)
     index.drain()
     index.refresh(picture.now, all_of_them=True)
     scene = Scene(
@@ -178,7 +166,7 @@ def planned(picture: Picture) -> Planned:
         sizes=index.sizes,
         neighbours=index.neighbours,
     )
-    return Planned(index, plan(scene), places(snapshot.nodes, picture.configuration), picture.observed)
+    return Planned(index, plan(scene), places(picture.snapshot.nodes, picture.configuration), picture.observed)
 
 
 def view_of(made: Planned, picture: Picture, known: Prices = NO_PRICES) -> View:

@@ -6,7 +6,7 @@ import logging
 
 from kube.client import Client
 from kube.errors import ApiError
-from kube.resources import DELETED_NODES, NOMINATIONS, SCALE_UPS
+from kube.resources import SNAPSHOT, rows_of
 from kube.snapshot import read_all
 from placement.model import Sign
 
@@ -16,7 +16,8 @@ log = logging.getLogger(__name__)
 def signs_for_reading(client: Client) -> tuple[Sign, ...]:
     """Nothing depends on them but a plan's last word: what cannot be read is left out, with a warning."""
     try:
-        return tuple(sign for each in (DELETED_NODES, SCALE_UPS, NOMINATIONS) for sign in read_all(client, each))
+        heard = [row for row in rows_of(SNAPSHOT) if not row.is_awaited]
+        return tuple(sign for row in heard for sign in read_all(client, row))
     except ApiError as error:
         log.warning("no Events were read, so what a cloud or an autoscaler is about to do is not shown: %s", error)
         return ()

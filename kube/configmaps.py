@@ -5,21 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from kube.client import ANSWER_SECONDS, Client
 from kube.crashpoints import NO_FAULTS, Call, Faults
-from kube.decode import Decoder
 from kube.errors import Conflict, NotFound
-from kube.resources import Resource
+from kube.resources import STATE, ConfigMap
 from kube.store import Store
-from kube.wire import AnyObject
 from placement import names, observation, pause
 from placement.configuration import Configuration, ConfigurationError, parse_configuration
-from placement.model import Key
 from placement.observation import NOTHING_OBSERVED, Observed, observed_text, parse_observed
 from placement.outage import KEY, Outages, outages_text, parse_outages
 from placement.pause import Pause, parse_pause
@@ -27,36 +23,7 @@ from placement.pause import Pause, parse_pause
 log = logging.getLogger(__name__)
 
 _TRIES = 5
-PATH = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigMap:
-    """A ConfigMap's text."""
-
-    namespace: str
-    name: str
-    data: dict[str, str]
-
-    @property
-    def key(self) -> Key:
-        return Key(self.namespace, self.name)
-
-
-class _ConfigMapObject(AnyObject):
-    data: dict[str, str] | None = None
-
-
-def _config_map(wire: _ConfigMapObject) -> ConfigMap:
-    return ConfigMap(wire.metadata.namespace or "", wire.metadata.name or "", wire.data or {})
-
-
-STATE: Resource[ConfigMap] = Resource(
-    names.STATE_MAP,
-    PATH,
-    Decoder(_ConfigMapObject, _config_map),
-    {"fieldSelector": f"metadata.name={names.STATE_MAP}"},
-)
+PATH = STATE.path
 
 
 def read_configuration(client: Client) -> Configuration:

@@ -9,16 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
-from kube.membership import WEBHOOK_LEASES, Lease
-from kube.resources import Resource
+from kube.resources import Lease
 from kube.store import Store
-from placement import names
-
-LEADER: Resource[Lease] = replace(
-    WEBHOOK_LEASES, name=names.LEASE, query={"fieldSelector": f"metadata.name={names.LEASE}"}
-)
 
 
 class Leadership:

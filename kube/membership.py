@@ -9,66 +9,26 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 
-import msgspec
 from cachetools import TTLCache
 
 from kube.client import Client
-from kube.decode import Decoder
 from kube.errors import AlreadyExists, ApiError, NotFound
-from kube.paths import collection_in, path_of
-from kube.resources import Resource
+from kube.paths import path_of
+from kube.resources import WEBHOOK_LEASES, Lease
 from kube.store import Store
-from kube.wire import AnyObject
 from placement import names
-from placement.model import Key
 
 log = logging.getLogger(__name__)
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"
-PATH = collection_in(LEASES, names.SYSTEM_NAMESPACE)
+PATH = WEBHOOK_LEASES.path
 DURATION_SECONDS = 10
 RENEW_SECONDS = 3.0
 LEFT_SECONDS = 5.0  # for as long as what one that left has decided may be unseen
 FORGET_SECONDS = 60.0  # after which others delete what a killed member left
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A member: the name of its Lease, and where it can be reached."""
-
-    name: str
-    address: str
-    renewed: str
-
-    @property
-    def key(self) -> Key:
-        return Key(names.SYSTEM_NAMESPACE, self.name)
-
-
-class _MembershipSpec(msgspec.Struct, gc=False, rename="camel"):
-    holder_identity: str | None = None
-    renew_time: str | None = None
-
-
-class _LeaseObject(AnyObject):
-    spec: _MembershipSpec | None = None
-
-
-def _lease(wire: _LeaseObject) -> Lease:
-    spec = wire.spec or _MembershipSpec()
-    return Lease(wire.metadata.name or "", spec.holder_identity or "", spec.renew_time or "")
-
-
-WEBHOOK_LEASES: Resource[Lease] = Resource(
-    "leases",
-    PATH,
-    Decoder(_LeaseObject, _lease),
-    {"labelSelector": f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"},
-)
 
 
 class Membership:

@@ -12,8 +12,9 @@ from kube.client import Client
 from kube.configmaps import change_outages
 from kube.crashpoints import NO_FAULTS, Faults
 from kube.errors import ApiError
-from kube.membership import DURATION_SECONDS, WEBHOOK_LEASES
+from kube.membership import DURATION_SECONDS
 from kube.podwriter import CALL_SECONDS
+from kube.resources import WEBHOOK_LEASES
 from placement import names
 from placement.outage import Outage, Outages, ended, noted
 

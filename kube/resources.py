@@ -1,10 +1,15 @@
-"""The resources that are read, each with its path, its shape and the indexes that are asked for."""
+"""The resources that are read: one row each. Programs, snapshots and the offline plan follow what the rows say.
+
+To add one: a row here and in `RESOURCES`, with the shape and conversion beside it if they are small, else in `wire` and
+`convert`. tests/kube/test_resources.py shows the other places.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -13,8 +18,9 @@ from kube import wire
 from kube.client import Client
 from kube.decode import Decoder, Page
 from kube.errors import AnswerTooLarge, Garbled
+from kube.paths import collection_in
 from placement import names
-from placement.model import Budget, Namespace, Node, Pod, PriorityClass, Quota, ReplicaSet, Sign, Workload
+from placement.model import Budget, Key, Namespace, Node, Pod, PriorityClass, Quota, ReplicaSet, Sign, Workload
 
 T = TypeVar("T")
 
@@ -23,7 +29,20 @@ PAGE_SECONDS = 60.0  # the API server gives up after that, too
 PAGE_BYTES = 64 << 20  # most pages have a few MiB; of larger objects fewer are asked for at once
 
 
-@dataclass(frozen=True, slots=True)
+class Follower(StrEnum):
+    """Who reads a resource. The programs list and watch it; a snapshot lists it once, for the command line."""
+
+    WEBHOOK = "webhook"
+    REBALANCER = "rebalancer"
+    SNAPSHOT = "snapshot"
+
+
+WEBHOOK, REBALANCER, SNAPSHOT = Follower
+ALL = frozenset(Follower)
+PLANNING = frozenset({REBALANCER, SNAPSHOT})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Resource(Generic[T]):
     """A collection of the API. `dataclasses.replace` with another `path` or `query` narrows it.
 
@@ -35,21 +54,39 @@ class Resource(Generic[T]):
     shape: Decoder[T]
     query: Mapping[str, str | int] = field(default_factory=dict)
     keeps: Callable[[T], object] = lambda _item: True
+    followed_by: Collection[Follower] = frozenset()
+    is_awaited: bool = True  # else it makes its followers quick, and they work without it
+    is_ours: bool = False  # an object of Spotweave itself, no fact about the cluster
+
+    @property
+    def group(self) -> str:
+        """As RBAC names it: `apps` for `/apis/apps/v1/deployments`, nothing for `/api/v1/pods`."""
+        parts = self.path.split("/")
+        return parts[2] if parts[1] == "apis" else ""
+
+    @property
+    def plural(self) -> str:
+        """As RBAC names it: `deployments` for `/apis/apps/v1/deployments`."""
+        return self.path.rpartition("/")[2]
 
 
-# Two of the same: the webhook looks for no room, and is spared the reading of whole specs.
-PODS: Resource[Pod] = Resource("pods", "/api/v1/pods", Decoder(wire.PodObject, build.pod))
-PODS_IN_FULL: Resource[Pod] = Resource("pods", "/api/v1/pods", Decoder(wire.PodInFullObject, build.pod_in_full))
-NODES: Resource[Node] = Resource("nodes", "/api/v1/nodes", Decoder(wire.NodeObject, build.node))
-NAMESPACES: Resource[Namespace] = Resource("namespaces", "/api/v1/namespaces", Decoder(wire.AnyObject, build.namespace))
+# --- the cluster -----------------------------------------------------------------------------------------------------
+
+NAMESPACES: Resource[Namespace] = Resource(
+    "namespaces", "/api/v1/namespaces", Decoder(wire.AnyObject, build.namespace), followed_by=ALL
+)
+NODES: Resource[Node] = Resource("nodes", "/api/v1/nodes", Decoder(wire.NodeObject, build.node), followed_by=ALL)
 DEPLOYMENTS: Resource[Workload] = Resource(
-    "deployments", "/apis/apps/v1/deployments", Decoder(wire.WorkloadObject, build.deployment)
+    "deployments", "/apis/apps/v1/deployments", Decoder(wire.WorkloadObject, build.deployment), followed_by=ALL
 )
 STATEFUL_SETS: Resource[Workload] = Resource(
-    "statefulsets", "/apis/apps/v1/statefulsets", Decoder(wire.WorkloadObject, build.stateful_set)
+    "statefulsets", "/apis/apps/v1/statefulsets", Decoder(wire.WorkloadObject, build.stateful_set), followed_by=ALL
 )
 REPLICA_SETS: Resource[ReplicaSet] = Resource(
-    "replicasets", "/apis/apps/v1/replicasets", Decoder(wire.WorkloadObject, build.replica_set)
+    "replicasets",
+    "/apis/apps/v1/replicasets",
+    Decoder(wire.WorkloadObject, build.replica_set),
+    followed_by={WEBHOOK, SNAPSHOT},
 )
 # Those that have pods or are to have some. Most are old revisions, ten for each Deployment.
 REPLICA_SETS_IN_USE: Resource[ReplicaSet] = Resource(
@@ -57,22 +94,37 @@ REPLICA_SETS_IN_USE: Resource[ReplicaSet] = Resource(
     "/apis/apps/v1/replicasets",
     Decoder(wire.WorkloadObject, build.replica_set_in_brief),
     keeps=lambda each: each.replicas or each.observed,
+    followed_by={REBALANCER},
+)
+# Two of the same: the webhook looks for no room, and is spared the reading of whole specs.
+PODS: Resource[Pod] = Resource("pods", "/api/v1/pods", Decoder(wire.PodObject, build.pod), followed_by={WEBHOOK})
+PODS_IN_FULL: Resource[Pod] = Resource(
+    "pods", "/api/v1/pods", Decoder(wire.PodInFullObject, build.pod_in_full), followed_by=PLANNING
+)
+BUDGETS: Resource[Budget] = Resource(
+    "poddisruptionbudgets",
+    "/apis/policy/v1/poddisruptionbudgets",
+    Decoder(wire.BudgetObject, build.budget),
+    followed_by=ALL,
+)
+QUOTAS: Resource[Quota] = Resource(
+    "resourcequotas", "/api/v1/resourcequotas", Decoder(wire.QuotaObject, build.quota), followed_by=PLANNING
 )
 PRIORITY_CLASSES: Resource[PriorityClass] = Resource(
     "priorityclasses",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     Decoder(wire.PriorityClassObject, build.priority_class),
+    followed_by={WEBHOOK},
 )
-BUDGETS: Resource[Budget] = Resource(
-    "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", Decoder(wire.BudgetObject, build.budget)
-)
-QUOTAS: Resource[Quota] = Resource("resourcequotas", "/api/v1/resourcequotas", Decoder(wire.QuotaObject, build.quota))
 
 
 def _signs(reason: str) -> Resource[Sign]:
-    """Events with one reason: the server sends no others, of which there are many."""
-    shape = Decoder(wire.SignObject, build.sign)
-    return Resource(f"events-{reason}", "/api/v1/events", shape, {"fieldSelector": f"reason={reason}"})
+    """Events with one reason: the server sends no others, of which there are many.
+
+    Nothing waits for them: they have no watch cache, their watches grow old, and RBAC may forbid them.
+    """
+    shape, only = Decoder(wire.SignObject, build.sign), {"fieldSelector": f"reason={reason}"}
+    return Resource(f"events-{reason}", "/api/v1/events", shape, only, followed_by=PLANNING, is_awaited=False)
 
 
 DELETED_NODES = _signs(names.SIGN_NODE_DELETED)
@@ -80,14 +132,148 @@ SCALE_UPS = _signs(names.SIGN_SCALE_UP)
 NOMINATIONS = _signs(names.SIGN_NOMINATED)
 
 
-def owner_uid(owned: Pod | ReplicaSet) -> str | None:
-    """For an index: the UID of what controls it."""
-    return owned.owner.uid if owned.owner is not None else None
+# --- our own objects -------------------------------------------------------------------------------------------------
 
 
-def node_name(pod: Pod) -> str | None:
-    """For an index: where the pod runs, if it has been placed."""
-    return pod.node or None
+@dataclass(frozen=True, slots=True)
+class ConfigMap:
+    """A ConfigMap's text."""
+
+    namespace: str
+    name: str
+    data: dict[str, str]
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A member: the name of its Lease, and where it can be reached. The leader's: its name in place of an address."""
+
+    name: str
+    address: str
+    renewed: str
+
+    @property
+    def key(self) -> Key:
+        return Key(names.SYSTEM_NAMESPACE, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """That the webhook configuration has changed, not how: its readers read it again, together with the Secret."""
+
+    name: str
+    version: str
+
+    @property
+    def key(self) -> Key:
+        return Key("", self.name)
+
+
+class _ConfigMapObject(wire.AnyObject):
+    data: dict[str, str] | None = None
+
+
+class _MembershipSpec(msgspec.Struct, gc=False, rename="camel"):
+    holder_identity: str | None = None
+    renew_time: str | None = None
+
+
+class _LeaseObject(wire.AnyObject):
+    spec: _MembershipSpec | None = None
+
+
+def _config_map(raw: _ConfigMapObject) -> ConfigMap:
+    return ConfigMap(raw.metadata.namespace or "", raw.metadata.name or "", raw.data or {})
+
+
+def _lease(raw: _LeaseObject) -> Lease:
+    spec = raw.spec or _MembershipSpec()
+    return Lease(raw.metadata.name or "", spec.holder_identity or "", spec.renew_time or "")
+
+
+def _version(raw: wire.AnyObject) -> Version:
+    return Version(raw.metadata.name or "", raw.metadata.resource_version or "")
+
+
+def _named(name: str) -> dict[str, str | int]:
+    """By its name alone: RBAC then grants the watch without the right to see others."""
+    return {"fieldSelector": f"metadata.name={name}"}
+
+
+STATE: Resource[ConfigMap] = Resource(
+    names.STATE_MAP,
+    collection_in("/api/v1/configmaps", names.SYSTEM_NAMESPACE),
+    Decoder(_ConfigMapObject, _config_map),
+    _named(names.STATE_MAP),
+    followed_by={WEBHOOK, REBALANCER},
+    is_ours=True,
+)
+WEBHOOK_LEASES: Resource[Lease] = Resource(
+    "leases",
+    collection_in("/apis/coordination.k8s.io/v1/leases", names.SYSTEM_NAMESPACE),
+    Decoder(_LeaseObject, _lease),
+    {"labelSelector": f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"},
+    followed_by={WEBHOOK},
+    is_ours=True,
+)
+# The rebalancers'. Without it the webhook assumes that there is no leader, which is the safe side.
+LEADER: Resource[Lease] = Resource(
+    names.LEASE,
+    WEBHOOK_LEASES.path,
+    WEBHOOK_LEASES.shape,
+    _named(names.LEASE),
+    followed_by={WEBHOOK},
+    is_awaited=False,
+    is_ours=True,
+)
+# Certificates are checked from time to time anyway; this makes it quick.
+CONFIGURATION_VERSIONS: Resource[Version] = Resource(
+    names.WEBHOOK_CONFIGURATION,
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    Decoder(wire.AnyObject, _version),
+    _named(names.WEBHOOK_CONFIGURATION),
+    followed_by={WEBHOOK},
+    is_awaited=False,
+    is_ours=True,
+)
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+Rows = tuple[Resource[Any], ...]
+# In the order in which a snapshot reads them: owners before what they own.
+RESOURCES: Rows = (
+    NAMESPACES,
+    NODES,
+    DEPLOYMENTS,
+    STATEFUL_SETS,
+    REPLICA_SETS,
+    REPLICA_SETS_IN_USE,
+    PODS,
+    PODS_IN_FULL,
+    BUDGETS,
+    QUOTAS,
+    PRIORITY_CLASSES,
+    DELETED_NODES,
+    SCALE_UPS,
+    NOMINATIONS,
+    STATE,
+    WEBHOOK_LEASES,
+    LEADER,
+    CONFIGURATION_VERSIONS,
+)
+
+
+def rows_of(follower: Follower, rows: Iterable[Resource[Any]] = RESOURCES) -> Rows:
+    """What it follows."""
+    return tuple(row for row in rows if follower in row.followed_by)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def pages(client: Client, resource: Resource[T], page_size: int = PAGE_SIZE) -> Iterator[Page[T]]:

@@ -1,25 +1,14 @@
-"""What is known of the cluster at one moment: read once, for the command line, or taken from stores that follow it."""
+"""What is known of the cluster at one moment, for the command line: each resource of the table is listed once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, TypeVar
 
 from kube.client import Client
 from kube.errors import Gone
-from kube.resources import (
-    BUDGETS,
-    DEPLOYMENTS,
-    NAMESPACES,
-    NODES,
-    PODS_IN_FULL,
-    QUOTAS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-    Resource,
-    pages,
-)
-from kube.store import Store
+from kube.resources import RESOURCES, SNAPSHOT, Resource, pages, rows_of
 from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Snapshot, Workload, with_drains
 
 T = TypeVar("T")
@@ -27,39 +16,41 @@ T = TypeVar("T")
 STARTS = 3  # how often a list whose continue token expires is begun anew
 
 
-def read_snapshot(client: Client) -> Snapshot:
+def read_snapshot(client: Client, rows: Iterable[Resource[Any]] = RESOURCES) -> Snapshot:
     """Lists everything once. Any list that fails raises: half a snapshot would look like a loss."""
-    return _snapshot(
-        namespaces=read_all(client, NAMESPACES),
-        nodes=read_all(client, NODES),
-        workloads=(*read_all(client, DEPLOYMENTS), *read_all(client, STATEFUL_SETS)),
-        replica_sets=read_all(client, REPLICA_SETS),
-        pods=read_all(client, PODS_IN_FULL),
-        budgets=read_all(client, BUDGETS),
-        quotas=read_all(client, QUOTAS),
+    awaited = [row for row in rows_of(SNAPSHOT, rows) if row.is_awaited]
+    return snapshot_from(fact for row in awaited for fact in read_all(client, row))
+
+
+def snapshot_from(facts: Iterable[Any]) -> Snapshot:
+    """Objects of any kinds, each in its place by its type."""
+    of: dict[type, list[Any]] = {}
+    for fact in facts:
+        of.setdefault(type(fact), []).append(fact)
+    pods = tuple(of.pop(Pod, ()))
+    return Snapshot(
+        namespaces={namespace.name: namespace for namespace in of.pop(Namespace, ())},
+        nodes={node.name: node for node in with_drains(of.pop(Node, ()), pods)},
+        workloads=tuple(of.pop(Workload, ())),
+        replica_sets=tuple(of.pop(ReplicaSet, ())),
+        pods=pods,
+        budgets=tuple(of.pop(Budget, ())),
+        quotas=tuple(of.pop(Quota, ())),
+        others=tuple(chain.from_iterable(of.values())),
     )
 
 
-def snapshot_of(
-    *,
-    namespaces: Store[Namespace],
-    nodes: Store[Node],
-    deployments: Store[Workload],
-    stateful_sets: Store[Workload],
-    replica_sets: Store[ReplicaSet],
-    pods: Store[Pod],
-    budgets: Store[Budget],
-    quotas: Store[Quota],
-) -> Snapshot:
-    """What the stores hold now. Each is consistent in itself; they may be some milliseconds apart."""
-    return _snapshot(
-        namespaces=namespaces.values(),
-        nodes=nodes.values(),
-        workloads=(*deployments.values(), *stateful_sets.values()),
-        replica_sets=replica_sets.values(),
-        pods=pods.values(),
-        budgets=budgets.values(),
-        quotas=quotas.values(),
+def facts_of(snapshot: Snapshot) -> Iterator[Any]:
+    """All of it, as an index hears it."""
+    return chain(
+        snapshot.namespaces.values(),
+        snapshot.nodes.values(),
+        snapshot.workloads,
+        snapshot.replica_sets,
+        snapshot.pods,
+        snapshot.budgets,
+        snapshot.quotas,
+        snapshot.others,
     )
 
 
@@ -75,23 +66,3 @@ def read_all(client: Client, resource: Resource[T]) -> tuple[T, ...]:
 
 def _read_once(client: Client, resource: Resource[T]) -> tuple[T, ...]:
     return tuple(item for page in pages(client, resource) for item in page.items)
-
-
-def _snapshot(
-    namespaces: Iterable[Namespace],
-    nodes: Iterable[Node],
-    workloads: tuple[Workload, ...],
-    replica_sets: tuple[ReplicaSet, ...],
-    pods: tuple[Pod, ...],
-    budgets: tuple[Budget, ...],
-    quotas: tuple[Quota, ...],
-) -> Snapshot:
-    return Snapshot(
-        namespaces={namespace.name: namespace for namespace in namespaces},
-        nodes={node.name: node for node in with_drains(nodes, pods)},
-        workloads=workloads,
-        replica_sets=replica_sets,
-        pods=pods,
-        budgets=budgets,
-        quotas=quotas,
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
@@ -18,26 +18,21 @@ class Keyed(Protocol):
 
 
 T = TypeVar("T", bound=Keyed)
-Index = Callable[[T], Hashable | None]
 Subscriber = Callable[[T | None, T | None], None]
 _Objects = dict[str, dict[str, T]]  # by namespace and name, which objects have anyhow: a key for each takes 64 bytes
-_Buckets = dict[str, dict[Hashable, dict[Key, T]]]
 
 
 class Store(Generic[T]):
-    """A thread-safe map from key to object, with named indexes.
+    """A thread-safe map from key to object.
 
-    One thread writes, any thread reads. An index maps an object to a value, or to None if it is not to be found by
-    it. Subscribers hear of every difference, `(old, new)`, in the writer's thread after the store has changed: `(None,
-    new)` for an addition, `(old, None)` for a removal. An object that is written again unchanged is no difference.
-    They must be quick and must not raise.
+    One thread writes, any thread reads. Subscribers hear of every difference, `(old, new)`, in the writer's thread
+    after the store has changed: `(None, new)` for an addition, `(old, None)` for a removal. An object that is written
+    again unchanged is no difference. They must be quick and must not raise.
     """
 
-    def __init__(self, indexes: Mapping[str, Index[T]] | None = None) -> None:
-        self._indexes = dict(indexes or {})
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._objects: _Objects[T] = {}
-        self._buckets: _Buckets[T] = {name: {} for name in self._indexes}
         self._subscribers: tuple[Subscriber[T], ...] = ()
 
     def __len__(self) -> int:
@@ -51,12 +46,6 @@ class Store(Generic[T]):
         with self._lock:
             return tuple(_all_of(self._objects))
 
-    def by(self, index: str, value: Hashable) -> tuple[T, ...]:
-        """All objects for which the index gives this value."""
-        with self._lock:
-            bucket = self._buckets[index].get(value)
-            return tuple(bucket.values()) if bucket is not None else ()
-
     def subscribe(self, subscriber: Subscriber[T]) -> None:
         """Call it for every difference from now on. What is there already is not repeated."""
         with self._lock:
@@ -69,8 +58,6 @@ class Store(Generic[T]):
             if old == new:
                 return
             self._objects.setdefault(key.namespace, {})[key.name] = new
-            self._unfile(key, old)
-            _file(self._indexes, self._buckets, key, new)
         self._tell(old, new)
 
     def remove(self, key: Key) -> None:
@@ -81,7 +68,6 @@ class Store(Generic[T]):
             del self._objects[key.namespace][key.name]
             if not self._objects[key.namespace]:
                 del self._objects[key.namespace]
-            self._unfile(key, old)
         self._tell(old, None)
 
     def replace(self, objects: Iterable[T]) -> None:
@@ -92,16 +78,13 @@ class Store(Generic[T]):
         """
         held = self._objects
         fresh: _Objects[T] = {}
-        buckets: _Buckets[T] = {name: {} for name in self._indexes}
         for new in objects:
             key = new.key
             old = _found(held, key)
             kept = old if old is not None and old == new else new
             fresh.setdefault(key.namespace, {})[key.name] = kept
-        for each in _all_of(fresh) if buckets else ():
-            _file(self._indexes, buckets, each.key, each)
         with self._lock:
-            self._objects, self._buckets = fresh, buckets
+            self._objects = fresh
         self._tell_all(held, fresh)
 
     def _tell_all(self, held: _Objects[T], fresh: _Objects[T]) -> None:
@@ -117,18 +100,6 @@ class Store(Generic[T]):
         for subscriber in self._subscribers:
             subscriber(old, new)
 
-    def _unfile(self, key: Key, old: T | None) -> None:
-        if old is None:
-            return
-        for name, index in self._indexes.items():
-            value = index(old)
-            bucket = self._buckets[name].get(value)
-            if bucket is None:
-                continue
-            bucket.pop(key, None)
-            if not bucket:
-                del self._buckets[name][value]
-
 
 def _found(objects: _Objects[T], key: Key) -> T | None:
     there = objects.get(key.namespace)
@@ -137,10 +108,3 @@ def _found(objects: _Objects[T], key: Key) -> T | None:
 
 def _all_of(objects: _Objects[T]) -> Iterator[T]:
     return chain.from_iterable(each.values() for each in objects.values())
-
-
-def _file(indexes: Mapping[str, Index[T]], buckets: _Buckets[T], key: Key, new: T) -> None:
-    for name, index in indexes.items():
-        value = index(new)
-        if value is not None:
-            buckets[name].setdefault(value, {})[key] = new

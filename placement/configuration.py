@@ -36,7 +36,7 @@ LEAVING_TAINTS = (
     "aws-node-termination-handler/rebalance-recommendation",
     "karpenter.sh/disrupted",
     "cloud.google.com/impending-node-termination",
-    "ToBeDeletedByClusterAutoscaler",
+    names.SCALED_DOWN,
     "node.cloudprovider.kubernetes.io/shutdown",
 )
 CORDONS = ("keep", "move")

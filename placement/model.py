@@ -495,3 +495,4 @@ class Snapshot:
     pods: tuple[Pod, ...] = ()
     budgets: tuple[Budget, ...] = ()
     quotas: tuple[Quota, ...] = ()
+    others: tuple[object, ...] = ()  # of resources that have no field here: facts for the index alone

@@ -79,6 +79,9 @@ MIRROR = "kubernetes.io/config.mirror"
 # Taint of Cluster Autoscaler on nodes that it may take away, effect PreferNoSchedule; its value is a time. Never
 # tolerated: such a node is a bad place for a new pod.
 DELETION_CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
+# Taint of Cluster Autoscaler on nodes that it takes away, because there are too many. Such a node is leaving; its pods
+# are not interrupted by the cloud. Read by the configuration's defaults and the rebalancer.
+SCALED_DOWN = "ToBeDeletedByClusterAutoscaler"
 # Node labels: where a node stands and what it is. Read to tell the pools apart, written into affinity and spread.
 CAPACITY = "node.kubernetes.io/capacity"
 ZONE = "topology.kubernetes.io/zone"
@@ -145,11 +148,11 @@ EVENT_LOST = "ReplicasLost"
 EVENT_OUTAGE = "CapacityOut"
 EVENT_EXPOSED = "PoolLossNotSurvived"
 EVENT_SAFE = "PoolLossSurvived"
-# Reasons of others' Events, read by the rebalancer. The cloud's controller says on a Node that its machine is gone;
+# Reasons of others' Events, read by the rebalancer. The cloud's controller writes on a Node that its machine is gone.
 SIGN_NODE_DELETED = "DeletingNode"
 # Finalizers that hold a Node's deletion until its machine is gone (Karpenter's). Others hold it for other reasons.
 TERMINATION_FINALIZERS = ("karpenter.sh/termination",)
-# Cluster Autoscaler and Karpenter say on a pod that room for it is coming.
+# Cluster Autoscaler and Karpenter, one each, write on a pod that room for it is coming.
 SIGN_SCALE_UP = "TriggeredScaleUp"
 SIGN_NOMINATED = "Nominated"
 

@@ -50,24 +50,16 @@ class Window:
 
     def last_opening(self, now: float) -> float | None:
         """When it opened last, at `now` at the latest; None if no day in years is one (30 February)."""
-        for day in self._days(now, -1):
+        for day in self._days(now):
             openings = _openings(self.opens, self.zone, day)
             if count := bisect_right(openings, now):
                 return openings[count - 1]
         return None
 
-    def next_opening(self, now: float) -> float | None:
-        """When it opens next, after `now`; it may be open already."""
-        for day in self._days(now, 1):
-            openings = _openings(self.opens, self.zone, day)
-            if (count := bisect_right(openings, now)) < len(openings):
-                return openings[count]
-        return None
-
-    def _days(self, now: float, step: int) -> Iterator[date]:
-        """The days on which it opens, on or back from now; a day more, since a clock may be put back past midnight."""
+    def _days(self, now: float) -> Iterator[date]:
+        """The days on which it opens, back from now; a day more, since a clock may be put back past midnight."""
         today = datetime.fromtimestamp(now, ZoneInfo(self.zone)).date()
-        days = (today + timedelta(step * distance) for distance in range(-1, LONGEST_GAP_DAYS))
+        days = (today - timedelta(distance) for distance in range(-1, LONGEST_GAP_DAYS))
         return (day for day in days if _is_named(self.opens, day))
 
 

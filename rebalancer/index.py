@@ -46,7 +46,7 @@ from rebalancer.signs import Signs
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.9  # the loop comes by every second
-SCALED_DOWN = frozenset({"ToBeDeletedByClusterAutoscaler"})  # leaving, because somebody wants fewer nodes
+SCALED_DOWN = frozenset({names.SCALED_DOWN})  # leaving, because somebody wants fewer nodes
 OF_NODES = frozenset({"DaemonSet", "Node"})  # owners of pods that every node has; the latter of static ones
 OF_WORKLOADS = frozenset({"ReplicaSet", "StatefulSet"})
 MOST_INTERRUPTED = 10_000  # that wait for somebody to count them

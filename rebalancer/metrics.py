@@ -188,13 +188,6 @@ def _family(name: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
 
 
-def _filled(name: str, series: Iterable[tuple[Sequence[str], float]]) -> GaugeMetricFamily:
-    family = _family(name)
-    for labels, value in series:
-        family.add_metric(labels, value)
-    return family
-
-
 def _single(name: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, METRICS[name].help, value=value)
 

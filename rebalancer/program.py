@@ -10,24 +10,22 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from dashboard.access import Guard
 from dashboard.answercache import Desk
 from dashboard.server import serving as serving_page
 from dashboard.viewer import NO_PRICES, Around, Viewer
-from kube import resources
 from kube.client import Client
-from kube.configmaps import STATE, ConfigMap, ObservedMemory, OutageMemory, PauseMemory, change_observed
+from kube.configmaps import ObservedMemory, OutageMemory, PauseMemory, change_observed
 from kube.crashpoints import Faults
-from kube.events import REBALANCER, EventWriter
+from kube.events import REBALANCER as SOURCE
+from kube.events import EventWriter
+from kube.following import Followed
 from kube.gctuning import spare_caches
-from kube.informer import Informer, InformerSet
 from kube.lease import Leader
 from kube.outagewriter import Notes
 from kube.podwriter import CALL_SECONDS, PodWriter
-from kube.resources import Resource
-from kube.store import Store
+from kube.resources import NAMESPACES, NODES, PODS_IN_FULL, REBALANCER, STATE, rows_of
 from placement.configuration import Configuration
 from placement.pause import standing
 from placement.plan.actions import Plan
@@ -45,19 +43,6 @@ from report.savings import Prices
 log = logging.getLogger(__name__)
 
 WRITERS = 16
-FOLLOWED: tuple[Resource[Any], ...] = (
-    resources.NAMESPACES,
-    resources.NODES,
-    resources.PODS_IN_FULL,
-    resources.REPLICA_SETS_IN_USE,
-    resources.DEPLOYMENTS,
-    resources.STATEFUL_SETS,
-    resources.BUDGETS,
-    resources.QUOTAS,
-)
-# Events make us quick, and nothing waits for them: they have no watch cache, their watches grow old, and RBAC may
-# forbid them.
-HEARD: tuple[Resource[Any], ...] = (resources.DELETED_NODES, resources.SCALE_UPS, resources.NOMINATIONS)
 
 
 def run(program: RebalancerProgram, probes: str, page: str, guard: Guard) -> None:
@@ -83,21 +68,20 @@ class RebalancerProgram:
         archive: Archive | None = None,
     ) -> None:
         self.name = f"{socket.gethostname()}_{secrets.token_hex(4)}"  # a restart of the container changes it
-        states, self._wake = Store[ConfigMap](), threading.Event()
+        self._wake = threading.Event()
+        self.followed = Followed(client, rows_of(REBALANCER))
+        states = self.followed.stores.of(STATE)
         self.pulse = Pulse()
         self._outages = OutageMemory(states, self._wake.set)
         self._pause = PauseMemory(states, self._wake.set)
         self._index = Index(configuration)
-        self.stores: dict[str, Store[Any]] = {}  # by the resource's name
+        self.followed.stores.subscribe(self._index.observe)
+        self.followed.stores.subscribe(self._stir)
         self._observed = ObservedMemory(states, lambda known: self._index.observe(None, known.rates))
-        self._informers = InformerSet(
-            [Informer(client, STATE, states), *(self._followed(client, each) for each in FOLLOWED)]
-        )
-        self._heard = InformerSet([self._followed(client, each) for each in HEARD])
         self._leader = Leader(
             client, self.name, on_change=lambda _: self._wake.set(), is_fit=self.pulse.is_fit, faults=faults
         )
-        self._events = EventWriter(client, self.name, source=REBALANCER)
+        self._events = EventWriter(client, self.name, source=SOURCE)
         self._teller = Teller(self._events.tell)
         self._observer = Observer(
             self._index, self._leader.is_leading, lambda change: change_observed(client, change, CALL_SECONDS)
@@ -111,7 +95,7 @@ class RebalancerProgram:
         )
         self.viewer, self.history = Viewer(self._index, around, known), History(archive)
         self.metrics = RebalancerMetrics(self.viewer.view, self._leader.is_leading)
-        self.metrics.cache_age.set_function(lambda: self._informers.age_seconds(time.monotonic()))
+        self.metrics.cache_age.set_function(lambda: self.followed.awaited.age_seconds(time.monotonic()))
         self.metrics.outage_version.set_function(lambda: self._outages.current.version)
         self.metrics.paused.set_function(lambda: self._is_paused(time.time()))
         self._ends = ThreadPoolExecutor(MOST_ENDS, "end")
@@ -136,30 +120,20 @@ class RebalancerProgram:
 
         What it has begun is over by then: another leader may put back what an eviction of ours is about to end.
         """
-        spare_caches(self._informers.wait_synced)
-        self._informers.start()
-        self._heard.start()
+        spare_caches(self.followed.awaited.wait_synced)
+        self.followed.start()
         self._events.start()
         self._leader.start()
         self.loop.run()
         self._ends.shutdown()
         self._leader.stop()
         self._events.stop()
-        self._heard.stop()
-        self._informers.stop()
+        self.followed.stop()
 
     def missing(self) -> str | None:
         """What is missing until this replica is ready. It need not lead for that."""
-        waiting = [informer.resource.name for informer in self._informers if not informer.synced]
-        if waiting:
-            return f"not synced: {', '.join(waiting)}"
-        return "the Lease was not read yet" if self._leader.holder is None else None
-
-    def _followed(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
-        store = self.stores[resource.name] = Store[Any]()
-        store.subscribe(self._index.observe)
-        store.subscribe(self._stir)
-        return Informer(client, resource, store)
+        unled = "the Lease was not read yet" if self._leader.holder is None else None
+        return self.followed.missing() or unled
 
     def _stir(self, _old: object, _new: object) -> None:
         """Setting what is set costs as much as all else that is done for a pod once it is decoded."""
@@ -167,17 +141,18 @@ class RebalancerProgram:
             self._wake.set()
 
     def _sight(self, configuration: Configuration) -> LastLook:
+        stores = self.followed.stores
         return LastLook(
             is_leading=self._leader.is_leading,
             is_paused=lambda: self._is_paused(time.time()),
-            pod=self.stores[resources.PODS_IN_FULL.name].get,
-            node=self.stores[resources.NODES.name].get,
-            namespace=self.stores[resources.NAMESPACES.name].get,
+            pod=stores.of(PODS_IN_FULL).get,
+            node=stores.of(NODES).get,
+            namespace=stores.of(NAMESPACES).get,
             is_leaving=lambda node: configuration.is_leaving(node) or self._index.is_drained(node.name),
         )
 
     def _is_current(self) -> bool:
-        return self._informers.synced and self._informers.is_current(time.monotonic())
+        return self.followed.awaited.synced and self.followed.awaited.is_current(time.monotonic())
 
     def _is_paused(self, now: float) -> bool:
         return standing(self._pause.current, now) is not None

@@ -5,10 +5,11 @@ Anybody may write an Event, so none of them proves anything by itself.
 
 from __future__ import annotations
 
+from placement import names
 from placement.model import Node, Pod, Sign
 
-DELETED_BY_CLOUD = "DeletingNode"
-SCALE_UPS = ("TriggeredScaleUp", "Nominated")
+DELETED_BY_CLOUD = names.SIGN_NODE_DELETED
+SCALE_UPS = (names.SIGN_SCALE_UP, names.SIGN_NOMINATED)
 
 
 class Signs:

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,24 @@ def test_packages_import_only_what_stands_below_them(path: Path) -> None:
     package = path.relative_to(ROOT).parts[0]
     ours = set(imports(path)) & set(MAY_IMPORT) - {package}
     assert ours <= MAY_IMPORT[package]
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a module imports, anywhere in it, as `package.module`; names that are no modules among them."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def test_no_modules_import_each_other() -> None:
+    """Not in a circle either: every module can be read after those that it rests on."""
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in MODULES}
+    graph = {module: imported(path) & set(modules) - {module} for module, path in modules.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names them
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "placement").rglob("*.py")), ids=named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ OURS = re.compile(r"spotweave\.dev/([a-z][a-z-]+)")
 KNOWN = {value for key, value in vars(names).items() if key.isupper() and isinstance(value, str)}
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("manifests/**/*.yaml")]
 LATER = {"pod-group", "gang"}  # of the design, not built yet
+PROGRAMS = ("placement", "report", "kube", "certs", "dashboard", "webhook", "rebalancer", "demo", "cli")
+WORDS = {"spotweave", "webhook", "rebalancer", "metadata.name"}  # stand for other things, too
 
 
 def base() -> list[dict[str, Any]]:
@@ -69,6 +72,27 @@ def test_documents_and_manifests_name_nothing_that_does_not_exist(path: Path) ->
     """Every label and annotation of our prefix that is written down anywhere is one that the code knows."""
     written = {match[1] for match in OURS.finditer(path.read_text())} - LATER
     assert {names.PREFIX + name for name in written} <= KNOWN
+
+
+@pytest.mark.parametrize("package", PROGRAMS)
+def test_names_are_not_typed_a_second_time(package: str) -> None:
+    """A name that is spelt in two places will be changed in one. The local cluster may not import us."""
+    typed = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.value}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if path != ROOT / "placement" / "names.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in KNOWN - WORDS
+    ]
+    assert typed == []
+
+
+def test_the_list_of_changes_names_files_that_exist() -> None:
+    """A newcomer who follows CONTRIBUTING finds each place; NAME stands for a new module."""
+    listed = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where a change goes")[2].partition("\n## ")[0]
+    places = {place for place in re.findall(r"`([\w./-]+/[\w.-]+\.\w+)`", listed) if "NAME" not in place}
+    assert len(places) > 15
+    assert [place for place in sorted(places) if not (ROOT / place).is_file()] == []
 
 
 def test_every_setting_is_documented_with_its_name() -> None:

@@ -7,11 +7,22 @@ from typing import TypeVar
 import pytest
 
 from benchmarks.feed import changes
-from benchmarks.stores import FilledStores, index_in_memory
+from benchmarks.stores import index_in_memory
 from benchmarks.synthetic import PODS_PER_WORKLOAD, SLOTS, Size
-from kube.resources import PODS_IN_FULL, node_name, owner_uid
+from kube.following import Stores
+from kube.resources import (
+    BUDGETS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    NODES,
+    PODS_IN_FULL,
+    QUOTAS,
+    REPLICA_SETS_IN_USE,
+    STATEFUL_SETS,
+)
+from kube.snapshot import snapshot_from
 from placement import names
-from placement.model import Kind
+from placement.model import Kind, Pod, ReplicaSet
 from placement.slots import Mix
 
 T = TypeVar("T")
@@ -19,7 +30,7 @@ SIZE = Size(nodes=200, workloads=400, old_revisions=2)
 
 
 @pytest.fixture(scope="module")
-def stores() -> FilledStores:
+def stores() -> Stores:
     return index_in_memory(SIZE)[0]
 
 
@@ -30,16 +41,21 @@ def grouped(objects: Iterable[T], key: Callable[[T], str | None]) -> dict[str | 
     return groups
 
 
-def test_everything_is_there_once(stores: FilledStores) -> None:
+def owner_uid(owned: Pod | ReplicaSet) -> str | None:
+    return owned.owner.uid if owned.owner is not None else None
+
+
+def test_everything_is_there_once(stores: Stores) -> None:
     """No two objects have one name, and none was left out because it does not decode; old revisions are not kept."""
-    assert (len(stores.pods), len(stores.nodes), len(stores.namespaces)) == (6000, 200, 8)
-    assert (len(stores.deployments), len(stores.stateful_sets), len(stores.replica_sets)) == (360, 40, 360)
-    assert (len(stores.budgets), len(stores.quotas)) == (400, 8)
+    counts = {resource: len(store) for resource, store in stores}
+    assert (counts[PODS_IN_FULL], counts[NODES], counts[NAMESPACES]) == (6000, 200, 8)
+    assert (counts[DEPLOYMENTS], counts[STATEFUL_SETS], counts[REPLICA_SETS_IN_USE]) == (360, 40, 360)
+    assert (counts[BUDGETS], counts[QUOTAS]) == (400, 8)
 
 
-def test_every_workload_has_the_mix_that_it_should_have(stores: FilledStores) -> None:
+def test_every_workload_has_the_mix_that_it_should_have(stores: Stores) -> None:
     """There is nothing to do: pods run, ready, on nodes of the class of their slot; the others on on-demand."""
-    snapshot = stores.snapshot()
+    snapshot = snapshot_from(fact for _, store in stores for fact in store.values())
     classes = {node.name: node.labels[names.CAPACITY] for node in snapshot.nodes.values()}
     owners = {each.uid: each.owner.uid for each in snapshot.replica_sets if each.owner is not None}
     found = Counter(
@@ -53,11 +69,12 @@ def test_every_workload_has_the_mix_that_it_should_have(stores: FilledStores) ->
         assert Mix(found[workload.uid, "spot"], found[workload.uid, "on-demand"]) == wanted
 
 
-def test_pods_have_slots_where_they_are_placed(stores: FilledStores) -> None:
+def test_pods_have_slots_where_they_are_placed(stores: Stores) -> None:
     """Each slot of a placed workload once; none elsewhere."""
-    opted_in = {each.name for each in stores.namespaces.values() if each.is_opted_in}
-    revisions, pods = grouped(stores.replica_sets.values(), owner_uid), grouped(stores.pods.values(), owner_uid)
-    for workload in (*stores.deployments.values(), *stores.stateful_sets.values()):
+    opted_in = {each.name for each in stores.of(NAMESPACES).values() if each.is_opted_in}
+    revisions = grouped(stores.of(REPLICA_SETS_IN_USE).values(), owner_uid)
+    pods = grouped(stores.of(PODS_IN_FULL).values(), owner_uid)
+    for workload in (*stores.of(DEPLOYMENTS).values(), *stores.of(STATEFUL_SETS).values()):
         revision = workload.uid
         if workload.kind is Kind.DEPLOYMENT:
             (revision,) = (each.uid for each in revisions[workload.uid] if each.replicas)
@@ -65,21 +82,21 @@ def test_pods_have_slots_where_they_are_placed(stores: FilledStores) -> None:
         assert slots == (list(range(PODS_PER_WORKLOAD)) if workload.namespace in opted_in else [None] * 15)
 
 
-def test_nodes_have_room_for_their_pods(stores: FilledStores) -> None:
+def test_nodes_have_room_for_their_pods(stores: Stores) -> None:
     """In each resource, or the scheduler would not have put them there."""
-    on_node = grouped(stores.pods.values(), node_name)
-    for node in stores.nodes.values():
+    on_node = grouped(stores.of(PODS_IN_FULL).values(), lambda pod: pod.node)
+    for node in stores.of(NODES).values():
         pods = on_node[node.name]
         asked = sum((Counter(pod.needs.requests) for pod in pods), Counter({"pods": len(pods)}))
         assert all(amount <= node.allocatable[resource] for resource, amount in asked.items())
 
 
-def test_changes_are_changes_of_pods_that_are_there(stores: FilledStores) -> None:
+def test_changes_are_changes_of_pods_that_are_there(stores: Stores) -> None:
     """Each of another pod, and each a difference."""
     read = [PODS_IN_FULL.shape.event(line).item for line in changes(SIZE, 500)]
     assert len({pod.key for pod in read if pod is not None}) == 500
     for pod in read:
         assert pod is not None
-        before = stores.pods.get(pod.key)
+        before = stores.of(PODS_IN_FULL).get(pod.key)
         assert before is not None
         assert (before.ready, pod.ready) == (True, False)

@@ -9,7 +9,9 @@ from typing import Any
 
 from cachetools import LRUCache, TTLCache
 
+from kube import resources
 from kube.election import Terms
+from kube.following import Stores
 from kube.store import Store
 from placement import names
 from placement.availability import BudgetIndex
@@ -62,6 +64,20 @@ class Caches:
     stateful_sets: Store[Workload] = field(default_factory=Store)
     priority_classes: Store[PriorityClass] = field(default_factory=Store)
     budgets: Store[Budget] = field(default_factory=Store)
+
+    @classmethod
+    def of(cls, stores: Stores) -> Caches:
+        """Those that informers fill."""
+        return cls(
+            namespaces=stores.of(resources.NAMESPACES),
+            nodes=stores.of(resources.NODES),
+            pods=stores.of(resources.PODS),
+            replica_sets=stores.of(resources.REPLICA_SETS),
+            deployments=stores.of(resources.DEPLOYMENTS),
+            stateful_sets=stores.of(resources.STATEFUL_SETS),
+            priority_classes=stores.of(resources.PRIORITY_CLASSES),
+            budgets=stores.of(resources.BUDGETS),
+        )
 
 
 class NotYet(Exception):

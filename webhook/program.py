@@ -15,19 +15,18 @@ from datetime import UTC, datetime
 
 import uvloop
 
-from certs.publish import VERSIONS, Version
 from certs.reconcile import Keeper
 from certs.renewal import Bundle, expiry
-from kube import resources
 from kube.client import Client
-from kube.configmaps import STATE, ConfigMap, ObservedMemory, OutageMemory
+from kube.configmaps import ObservedMemory, OutageMemory
 from kube.errors import ApiError
 from kube.events import EventWriter
+from kube.following import Followed
 from kube.gctuning import spare_caches
-from kube.informer import Informer, InformerSet
-from kube.leadership import LEADER, Leadership
-from kube.membership import RENEW_SECONDS, WEBHOOK_LEASES, Lease, Membership, announce, withdraw
+from kube.leadership import Leadership
+from kube.membership import RENEW_SECONDS, Membership, announce, withdraw
 from kube.owners import look_up
+from kube.resources import CONFIGURATION_VERSIONS, LEADER, PODS, STATE, WEBHOOK, WEBHOOK_LEASES, Lease, rows_of
 from kube.store import Store
 from placement import names
 from placement.configuration import Configuration
@@ -66,16 +65,12 @@ def run(client: Client, configuration: Configuration, addresses: Addresses, keep
     others = [bind(addresses.peers)] if addresses.peers else []
     tls = [bind(addresses.admission, shared=addresses.is_shared), *others]
     plain = bind(addresses.probes)
-    program.informers.start()
-    program.published.start()
-    program.leader.start()
-    spare_caches(program.informers.wait_synced)
+    program.followed.start()
+    spare_caches(program.followed.awaited.wait_synced)
     program.events.start()
     uvloop.run(_serve(program, tls, plain))
     program.events.stop()
-    program.leader.stop()
-    program.published.stop()
-    program.informers.stop()
+    program.followed.stop()
 
 
 async def _serve(program: WebhookProgram, tls: list[socket.socket], plain: socket.socket) -> None:
@@ -111,42 +106,26 @@ class WebhookProgram:
         self.listening = asyncio.Event()
         self.name = f"{names.WEBHOOK_SERVICE}-{secrets.token_hex(4)}"
         self._keeper = keeper
-        published = Store[Version]()
-        published.subscribe(lambda *_: self._wake(self._look))
-        self.published = Informer(client, VERSIONS, published)  # makes us quick; nothing waits for it
-        leaders = Store[Lease]()
-        leadership = Leadership(leaders)
-        self.leader = Informer(client, LEADER, leaders)  # nothing waits for it either: without it, nobody leads
+        alone = frozenset() if advertised else {WEBHOOK_LEASES}
+        self.followed = Followed(client, (row for row in rows_of(WEBHOOK) if row not in alone))
+        stores = self.followed.stores
+        stores.of(CONFIGURATION_VERSIONS).subscribe(lambda *_: self._wake(self._look))
+        leadership = Leadership(stores.of(LEADER))
         self._loaded = self._trusted = b""
-        stores, states, leases = Caches(), Store[ConfigMap](), Store[Lease]()
-        self._membership = Membership(leases)
+        self._membership = Membership(stores.of(WEBHOOK_LEASES) if advertised else Store[Lease]())
         members, left = self._membership.members, self._membership.left
         self.lines = HttpsLines()
         self.peers = Peers(self.name, members, left, self.lines) if advertised else None
-        pods = Informer(client, resources.PODS, stores.pods)
-        self._outages = outages = OutageMemory(states, lambda: self._wake(self._renew))
-        observed = ObservedMemory(states, lambda _: None)
+        pods = self.followed.informer(PODS)
+        self._outages = outages = OutageMemory(stores.of(STATE), lambda: self._wake(self._renew))
+        observed = ObservedMemory(stores.of(STATE), lambda _: None)
         self.metrics = WebhookMetrics()
         self.identity = TlsIdentity()
         self.events = EventWriter(client, self.name)
-        self.informers = InformerSet(
-            [
-                Informer(client, resources.NAMESPACES, stores.namespaces),
-                Informer(client, resources.NODES, stores.nodes),
-                pods,
-                Informer(client, resources.REPLICA_SETS, stores.replica_sets),
-                Informer(client, resources.DEPLOYMENTS, stores.deployments),
-                Informer(client, resources.STATEFUL_SETS, stores.stateful_sets),
-                Informer(client, resources.PRIORITY_CLASSES, stores.priority_classes),
-                Informer(client, resources.BUDGETS, stores.budgets),
-                Informer(client, STATE, states),
-                *([Informer(client, WEBHOOK_LEASES, leases)] if advertised else []),
-            ]
-        )
         self.admission = Admission(
-            stores,
+            Caches.of(stores),
             configuration,
-            is_synced=lambda: self.informers.synced,
+            is_synced=lambda: self.followed.awaited.synced,
             outages=lambda: outages.current,
             now=time.time,
             look_up=lambda owner, namespace: look_up(client, owner, namespace),
@@ -157,7 +136,7 @@ class WebhookProgram:
         self.metrics.outage_version.set_function(lambda: outages.current.version)
         self.metrics.show_outages(lambda: outages.current.standing(time.time()))
         self.metrics.ledger.set_function(lambda: len(self.admission.ledger))
-        self.metrics.cache_age.set_function(lambda: self.informers.age_seconds(time.monotonic()))
+        self.metrics.cache_age.set_function(lambda: self.followed.awaited.age_seconds(time.monotonic()))
         ledger = self.admission.ledger
         tenure = Tenure(self.peers, ledger, lambda: pods.latest, lambda: pods.applied) if self.peers else None
         door = Door(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"), tenure)
@@ -171,10 +150,7 @@ class WebhookProgram:
 
     def _unable(self) -> str | None:
         """What is missing until pods can be placed."""
-        if not self.informers.synced:
-            waiting = [informer.resource.name for informer in self.informers if not informer.synced]
-            return f"not synced: {', '.join(waiting)}"
-        return self._keeper.missing(datetime.now(UTC))
+        return self.followed.missing() or self._keeper.missing(datetime.now(UTC))
 
     async def chores(self) -> None:
         """What goes on beside the calls, for as long as the program runs."""

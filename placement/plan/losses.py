@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from placement import names
 from placement.model import Class, Node, Pod, Workload
 from placement.outage import Demand, Evidence, Outage, Outages, limited_to, without_zones
 from placement.plan.actions import Action, How, Why
@@ -44,7 +45,7 @@ def proof_of(last_seen: Node, leaving_taints: Collection[str], is_deleted_by_clo
     if last_seen.deleting and last_seen.outlives_machine:
         return "its deletion was held by a finalizer until its machine was gone"
     is_gone = is_deleted_by_cloud and not last_seen.ready
-    return "it was not ready, and the cloud deleted it (DeletingNode)" if is_gone else ""
+    return f"it was not ready, and the cloud deleted it ({names.SIGN_NODE_DELETED})" if is_gone else ""
 
 
 def burials(assessments: Iterable[Assessment], lost: Lost) -> list[Action]:

@@ -8,8 +8,8 @@ from importlib import import_module
 
 import pytest
 
-from cli.completion import SHELLS, candidates, command_of, for_kubectl, script
-from cli.main import PLUGIN, main, parser
+from cli.completion import SHELLS, candidates, command_of, script
+from cli.main import PLUGIN, complete, main, parser
 from generators.files import ROOT
 
 TOP = command_of(parser())
@@ -47,7 +47,7 @@ def test_tab_offers_what_may_follow(words: list[str], offered: set[str], not_off
 
 def test_kubectl_is_told_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Then what else to offer: files."""
-    assert for_kubectl(["dri"]) == 0
+    assert complete(["dri"]) == 0
     assert capsys.readouterr().out == "drill\n:0\n"
 
 

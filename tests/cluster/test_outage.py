@@ -14,7 +14,7 @@ from cli.main import main
 from demo.supervisor import Installed, Process, running, wait_until_ready
 from kube.client import connect
 from kube.configmaps import read_outages
-from kube.membership import WEBHOOK_LEASES as WEBHOOKS
+from kube.resources import WEBHOOK_LEASES as WEBHOOKS
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
 from placement.slots import Mix

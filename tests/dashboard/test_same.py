@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from dashboard.viewer import Around, Viewer
-from kube.snapshot import snapshot_of
+from kube.snapshot import snapshot_from
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Class
@@ -50,7 +50,7 @@ class Onlooker:
         self.history.note(self.viewer.take(Plan(), now), (), now)
         view = self.viewer.view()
         assert view is not None
-        snapshot = snapshot_of(**{name: store for name, store in self._feed.stores.items() if name != "signs"})
+        snapshot = snapshot_from(fact for store in self._feed.stores.values() for fact in store.values())
         return view, statuses(snapshot, Configuration())
 
 

@@ -25,7 +25,7 @@ from kube.errors import (
     error_from,
 )
 from kube.informer import Informer, InformerSet, Pace
-from kube.resources import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, STATEFUL_SETS, Resource, owner_uid
+from kube.resources import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
 from kube.snapshot import read_snapshot
 from kube.store import Store
 from localcluster import LocalCluster
@@ -187,7 +187,7 @@ def test_a_snapshot_shows_the_cluster(cluster: LocalCluster, client: Client, nam
     assert revision.owner is not None
     assert (revision.owner.uid, revision.owner.api_group) == (workloads[Kind.DEPLOYMENT].uid, "apps")
     pods = [pod for pod in snapshot.pods if pod.namespace == namespace]
-    assert sorted(owner_uid(pod) or "" for pod in pods) == sorted(
+    assert sorted(pod.owner.uid if pod.owner is not None else "" for pod in pods) == sorted(
         [revision.uid, revision.uid, workloads[Kind.STATEFUL_SET].uid]
     )
     assert all(pod.node in snapshot.nodes for pod in pods)
@@ -200,8 +200,8 @@ def test_a_snapshot_shows_the_cluster(cluster: LocalCluster, client: Client, nam
 def test_informers_follow_a_workload_through_its_life(client: Client, namespace: str) -> None:
     """Created, scaled up and down, deleted: revisions and pods come and go in the stores, found by their owner."""
     deployments: Store[Workload] = Store()
-    replica_sets: Store[ReplicaSet] = Store({"owner": owner_uid})
-    pods: Store[Pod] = Store({"owner": owner_uid})
+    replica_sets: Store[ReplicaSet] = Store()
+    pods: Store[Pod] = Store()
     watched = Watched(pods)
     with following(
         Informer(client, DEPLOYMENTS, deployments),
@@ -212,7 +212,8 @@ def test_informers_follow_a_workload_through_its_life(client: Client, namespace:
         uid = client.post(within(namespace, DEPLOYMENTS), raw_workload("web", 3))["metadata"]["uid"]
 
         def pods_of_it() -> list[Pod]:
-            return [pod for revision in replica_sets.by("owner", uid) for pod in pods.by("owner", revision.uid)]
+            revisions = {each.uid for each in replica_sets.values() if each.owner is not None and each.owner.uid == uid}
+            return [pod for pod in pods.values() if pod.owner is not None and pod.owner.uid in revisions]
 
         watched.until(lambda: len([pod for pod in pods_of_it() if pod.ready]) == 3)
         assert deployments.get(Key(namespace, "web")) is not None

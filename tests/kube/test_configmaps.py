@@ -10,7 +10,6 @@ import pytest
 from kube.client import Client
 from kube.configmaps import (
     PATH,
-    ConfigMap,
     ObservedMemory,
     change_observed,
     change_outages,
@@ -20,6 +19,7 @@ from kube.configmaps import (
     read_pause,
 )
 from kube.errors import Conflict
+from kube.resources import ConfigMap
 from kube.store import Store
 from placement import names
 from placement.model import Class

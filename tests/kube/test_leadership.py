@@ -6,9 +6,9 @@ import pytest
 
 from kube.client import Client
 from kube.informer import Informer
-from kube.leadership import LEADER, Leadership
+from kube.leadership import Leadership
 from kube.lease import lease_object, released_spec
-from kube.membership import Lease
+from kube.resources import LEADER, Lease
 from kube.store import Store
 from placement import names
 from placement.model import Key

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kube.membership import DURATION_SECONDS, FORGET_SECONDS, LEFT_SECONDS, Lease, Membership
+from kube.membership import DURATION_SECONDS, FORGET_SECONDS, LEFT_SECONDS, Membership
+from kube.resources import Lease
 from kube.store import Store
 from placement.model import Key
 from placement.names import SYSTEM_NAMESPACE

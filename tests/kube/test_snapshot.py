@@ -1,13 +1,23 @@
-"""Snapshots: read once, or taken from stores."""
+"""Snapshots: what is read once, each fact in its place."""
 
 import pytest
 
 from kube.client import Client
 from kube.errors import AnswerTooLarge, ApiError, Forbidden, Garbled, Gone, ServerError
 from kube.resources import PODS, pages
-from kube.snapshot import STARTS, read_all, read_snapshot, snapshot_of
-from kube.store import Store
-from placement.model import Budget, Kind, Namespace, Node, Pod, Quota, ReplicaSet, Snapshot, Workload
+from kube.snapshot import STARTS, facts_of, read_all, read_snapshot, snapshot_from
+from placement.model import (
+    Budget,
+    Kind,
+    Namespace,
+    Node,
+    Pod,
+    PriorityClass,
+    Quota,
+    ReplicaSet,
+    Snapshot,
+    Workload,
+)
 from tests.kube.objects import page, raw_pod, status
 from tests.kube.scripted import Answer, Endless, Script
 
@@ -84,42 +94,23 @@ def test_a_failed_list_is_never_an_empty_one(
         read_all(client, PODS)
 
 
-def test_a_snapshot_of_stores_is_what_they_hold() -> None:
-    """The same snapshot, from caches."""
-
-    namespaces: Store[Namespace] = Store()
-    nodes: Store[Node] = Store()
-    deployments: Store[Workload] = Store()
-    stateful_sets: Store[Workload] = Store()
-    replica_sets: Store[ReplicaSet] = Store()
-    pods: Store[Pod] = Store()
-    budgets: Store[Budget] = Store()
-    quotas: Store[Quota] = Store()
-    namespaces.put(Namespace("shop"))
-    nodes.put(Node("n1"))
+def test_a_snapshot_has_each_fact_in_its_place_and_gives_all_of_them_back() -> None:
+    """By type, in whatever order they come; what has no place of its own is kept for the index."""
+    namespace, node = Namespace("shop"), Node("n1")
     deployment = Workload(Kind.DEPLOYMENT, "shop", "a", "u1", 1)
     stateful_set = Workload(Kind.STATEFUL_SET, "shop", "a", "u2", 1)
-    deployments.put(deployment)
-    stateful_sets.put(stateful_set)
-    replica_sets.put(ReplicaSet("shop", "a-1", "u3", None, 1))
-    pods.put(Pod("shop", "a-1-x"))
-    budgets.put(Budget("shop", "a"))
-    quotas.put(Quota("shop", "a"))
-    assert snapshot_of(
-        namespaces=namespaces,
-        nodes=nodes,
-        deployments=deployments,
-        stateful_sets=stateful_sets,
-        replica_sets=replica_sets,
-        pods=pods,
-        budgets=budgets,
-        quotas=quotas,
-    ) == Snapshot(
-        namespaces={"shop": Namespace("shop")},
-        nodes={"n1": Node("n1")},
+    replica_set, pod = ReplicaSet("shop", "a-1", "u3", None, 1), Pod("shop", "a-1-x")
+    budget, quota, priority = Budget("shop", "a"), Quota("shop", "a"), PriorityClass("high", 7)
+    facts = (namespace, node, deployment, stateful_set, replica_set, pod, budget, quota, priority)
+    expected = Snapshot(
+        namespaces={"shop": namespace},
+        nodes={"n1": node},
         workloads=(deployment, stateful_set),
-        replica_sets=(ReplicaSet("shop", "a-1", "u3", None, 1),),
-        pods=(Pod("shop", "a-1-x"),),
-        budgets=(Budget("shop", "a"),),
-        quotas=(Quota("shop", "a"),),
+        replica_sets=(replica_set,),
+        pods=(pod,),
+        budgets=(budget,),
+        quotas=(quota,),
+        others=(priority,),
     )
+    assert snapshot_from(facts) == snapshot_from((*facts[4:], *facts[:4])) == expected
+    assert tuple(facts_of(expected)) == facts

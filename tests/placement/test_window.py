@@ -171,15 +171,13 @@ def test_a_window_is_open_from_its_time_on_for_so_long(text: str, now: str, expe
     assert parse_window(text).is_open(moment(now)) is expected
 
 
-def test_the_next_opening_is_told() -> None:
-    """On Friday night it is Monday's; where there is no such day, none."""
+def test_the_last_opening_is_told() -> None:
+    """On Friday night it is that evening's; where there is no such day, none."""
     nights = parse_window(NIGHTS)
     assert nights.last_opening(moment("2026-11-20T22:00:00")) == moment("2026-11-20T21:00:00")
-    assert nights.next_opening(moment("2026-11-20T21:00:00")) == moment("2026-11-23T21:00:00")
-    assert nights.next_opening(moment("2026-11-20T20:59:59")) == moment("2026-11-20T21:00:00")
-    assert parse_window("0 0 29 2 * 1h").next_opening(moment("2096-02-29T00:00:00")) == moment("2104-02-29T00:00:00")
-    never = parse_window("0 0 30 2 * 1h")
-    assert (never.last_opening(0), never.next_opening(0)) == (None, None)
+    assert nights.last_opening(moment("2026-11-20T20:59:59")) == moment("2026-11-19T21:00:00")
+    assert parse_window("0 0 29 2 * 1h").last_opening(moment("2104-02-28T00:00:00")) == moment("2096-02-29T00:00:00")
+    assert parse_window("0 0 30 2 * 1h").last_opening(0) is None
 
 
 fields = st.tuples(

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from certs.publish import Version
 from certs.reconcile import Keeper
 from certs.renewal import Bundle
 from kube.client import Client
+from kube.resources import CONFIGURATION_VERSIONS, Version
 from placement.configuration import Configuration
 from tests.certs.test_publish import BUNDLE
 from webhook.peers import HttpsLines, NoAnswer
@@ -95,7 +95,7 @@ def test_a_changed_configuration_is_looked_at_at_once() -> None:
         chores = asyncio.ensure_future(program.chores())
         while not keeper.done:
             await asyncio.sleep(0.001)
-        program.published.store.put(Version("spotweave", "2"))
+        program.followed.stores.of(CONFIGURATION_VERSIONS).put(Version("spotweave", "2"))
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(chores, 60)
 
