@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kube import convert as build
-from kube import wire
+from kube import convert, wire
 from kube.client import Client
 from kube.decode import Decoder, Page
 from kube.errors import AnswerTooLarge, Garbled
@@ -73,47 +72,47 @@ class Resource(Generic[T]):
 # --- the cluster -----------------------------------------------------------------------------------------------------
 
 NAMESPACES: Resource[Namespace] = Resource(
-    "namespaces", "/api/v1/namespaces", Decoder(wire.AnyObject, build.namespace), followed_by=ALL
+    "namespaces", "/api/v1/namespaces", Decoder(wire.AnyObject, convert.namespace), followed_by=ALL
 )
-NODES: Resource[Node] = Resource("nodes", "/api/v1/nodes", Decoder(wire.NodeObject, build.node), followed_by=ALL)
+NODES: Resource[Node] = Resource("nodes", "/api/v1/nodes", Decoder(wire.NodeObject, convert.node), followed_by=ALL)
 DEPLOYMENTS: Resource[Workload] = Resource(
-    "deployments", "/apis/apps/v1/deployments", Decoder(wire.WorkloadObject, build.deployment), followed_by=ALL
+    "deployments", "/apis/apps/v1/deployments", Decoder(wire.WorkloadObject, convert.deployment), followed_by=ALL
 )
 STATEFUL_SETS: Resource[Workload] = Resource(
-    "statefulsets", "/apis/apps/v1/statefulsets", Decoder(wire.WorkloadObject, build.stateful_set), followed_by=ALL
+    "statefulsets", "/apis/apps/v1/statefulsets", Decoder(wire.WorkloadObject, convert.stateful_set), followed_by=ALL
 )
 REPLICA_SETS: Resource[ReplicaSet] = Resource(
     "replicasets",
     "/apis/apps/v1/replicasets",
-    Decoder(wire.WorkloadObject, build.replica_set),
+    Decoder(wire.WorkloadObject, convert.replica_set),
     followed_by={WEBHOOK, SNAPSHOT},
 )
 # Those that have pods or are to have some. Most are old revisions, ten for each Deployment.
 REPLICA_SETS_IN_USE: Resource[ReplicaSet] = Resource(
     "replicasets",
     "/apis/apps/v1/replicasets",
-    Decoder(wire.WorkloadObject, build.replica_set_in_brief),
+    Decoder(wire.WorkloadObject, convert.replica_set_in_brief),
     keeps=lambda each: each.replicas or each.observed,
     followed_by={REBALANCER},
 )
 # Two of the same: the webhook looks for no room, and is spared the reading of whole specs.
-PODS: Resource[Pod] = Resource("pods", "/api/v1/pods", Decoder(wire.PodObject, build.pod), followed_by={WEBHOOK})
+PODS: Resource[Pod] = Resource("pods", "/api/v1/pods", Decoder(wire.PodObject, convert.pod), followed_by={WEBHOOK})
 PODS_IN_FULL: Resource[Pod] = Resource(
-    "pods", "/api/v1/pods", Decoder(wire.PodInFullObject, build.pod_in_full), followed_by=PLANNING
+    "pods", "/api/v1/pods", Decoder(wire.PodInFullObject, convert.pod_in_full), followed_by=PLANNING
 )
 BUDGETS: Resource[Budget] = Resource(
     "poddisruptionbudgets",
     "/apis/policy/v1/poddisruptionbudgets",
-    Decoder(wire.BudgetObject, build.budget),
+    Decoder(wire.BudgetObject, convert.budget),
     followed_by=ALL,
 )
 QUOTAS: Resource[Quota] = Resource(
-    "resourcequotas", "/api/v1/resourcequotas", Decoder(wire.QuotaObject, build.quota), followed_by=PLANNING
+    "resourcequotas", "/api/v1/resourcequotas", Decoder(wire.QuotaObject, convert.quota), followed_by=PLANNING
 )
 PRIORITY_CLASSES: Resource[PriorityClass] = Resource(
     "priorityclasses",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
-    Decoder(wire.PriorityClassObject, build.priority_class),
+    Decoder(wire.PriorityClassObject, convert.priority_class),
     followed_by={WEBHOOK},
 )
 
@@ -123,7 +122,7 @@ def _signs(reason: str) -> Resource[Sign]:
 
     Nothing waits for them: they have no watch cache, their watches grow old, and RBAC may forbid them.
     """
-    shape, only = Decoder(wire.SignObject, build.sign), {"fieldSelector": f"reason={reason}"}
+    shape, only = Decoder(wire.SignObject, convert.sign), {"fieldSelector": f"reason={reason}"}
     return Resource(f"events-{reason}", "/api/v1/events", shape, only, followed_by=PLANNING, is_awaited=False)
 
 
