@@ -19,7 +19,7 @@ from kube.configuration import configuration_for_reading
 from kube.snapshot import read_snapshot
 from placement.configuration import Configuration
 from placement.model import Class, Snapshot
-from report import whatif as drills
+from report import whatif
 from report.drill import Loss, drill, nodes_in
 from report.exposure import Domain, Place, places
 from report.tables import ASSUMED, SHORT_KIND
@@ -80,7 +80,7 @@ def found(
     every = drill(snapshot, configuration, nodes)
     losses = sorted((each for each in every if namespace in (None, each.workload.namespace)), key=_worst_first)
     picture = Picture(snapshot, configuration)
-    room = drills.drill(view_of(planned(picture), picture), what.domain, what.name)["room"]
+    room = whatif.drill(view_of(planned(picture), picture), what.domain, what.name)["room"]
     every_place = places(snapshot.nodes, configuration).values()
     has_spot = any(place.of is Class.SPOT and place.node not in nodes for place in every_place)
     return output.Result(
