@@ -151,10 +151,13 @@ def _with_decision(needs: Needs, decision: Decision) -> Needs:
 
 
 def _seen_by(cluster: Cluster, demand: Demand) -> ClusterState:
-    """The cluster, as the webhook sees it for such a pod."""
+    """The cluster, as the webhook sees it for such a pod.
+
+    Without the taints that soft pods tolerate: a scheduler that has its own reasons is one of the stories.
+    """
     nodes, classes = tuple(cluster.nodes.values()), cluster.priority_classes
     state = cluster_state(nodes, classes, NO_BUDGETS, cluster.configuration)
-    return state.with_outages(cluster.outages, demand, cluster.now)
+    return replace(state, shunned={}).with_outages(cluster.outages, demand, cluster.now)
 
 
 # --- the scheduler ---------------------------------------------------------------------------------------------------
