@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import bound, polling, scale, silent, spread
+from benchmarks import bound, polling, scale, silent, spread, walks
 from benchmarks.admission import compare as admission
 from benchmarks.creation import compare as creation
 
@@ -16,6 +16,7 @@ BENCHMARKS = {
     "polling": polling.main,
     "scale": scale.main,
     "spread": spread.main,
+    "walks": walks.main,
 }
 
 

@@ -1,7 +1,29 @@
 """Decides where pods belong. Pure: standard library only, no I/O, no clock, no logging.
 
-Facts come in and decisions go out as frozen dataclasses; whoever calls carries them out. Read in this order:
-`names` (what we write where), `model` (the facts), `policy` (what a team asked for), `slots` (the one idea behind
-the mix), `decide` (class, reason and what to inject for one pod), `patch` (the same as JSON patch), `status`
-(what is wanted and what is there).
+Facts come in and decisions go out as frozen dataclasses; the caller carries them out. Two walks lead through all of it.
+
+Admission, in 30 minutes: one pod is created, and gets a class.
+
+1. `names`: every label, annotation and object that we write or read, with who writes and who reads it.
+2. `model`: the facts. `Workload`, `ReplicaSet`, `Pod` and `Node`; `Class` and `Pool`. Skim the rest.
+3. `slots`: the one idea behind the mix. Check the example with pencil and paper: slots 0…9 are O S S O S S O S S S.
+4. `policy`: what a team asked for. `resolve` reads annotations level by level; mistakes are listed, never raised.
+5. `intent`: policy, `auto` and availability come together. `intent_of` is where admission, plan and status begin.
+6. `revision` and `clusterstate`: what a decision rests on beside the pod: its owner, and pools, classes and outages.
+7. `decide`: `decide` gives class, reason and injection for one slot. `Case` holds what pods of one kind share.
+8. `inject`: what goes into the spec: affinity, tolerations, spreading, priority. `pools`: which pool a slot prefers.
+9. `patch`: the decision as JSON patch. Read why the patch is never written by hand.
+10. `webhook.admission`, outside this package: `Admission.place` calls all of that, in this order, for each review.
+
+The plan, in another 30 minutes: all workloads are compared with what they should have, and pods are moved.
+
+1. `plan.actions`: the words: `Action`, `How` it is done, `Why`, and why not (`Blocked`).
+2. `plan.group`: one workload with its pods, as they stand.
+3. `plan.reslot` and `plan.annotate`: slots are written first, so that as few pods as possible have to move.
+4. `plan.assess`: one workload alone: what it wants, and what stands in the way.
+5. `plan.release`: a move brings the replacement first. How it begins and ends, as actions.
+6. `plan.scene` and `plan.room`: what a plan is made from, and what fits where.
+7. `plan.losses` and `plan.stuck`: nodes that are gone, and pods that find no node because of us.
+8. `plan.select`: all workloads together: what is done now, in which order, within which limits.
+9. `rebalancer.loop`, outside this package: `Loop.once` feeds the plan and carries it out.
 """

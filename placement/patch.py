@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placement import names
-from placement.decide import Decision, Injection, Preference
+from placement.decide import Decision
+from placement.inject import Injection, Preference
 from placement.model import NodeRequirement, NodeTerm
 
 Raw = Mapping[str, Any]
@@ -19,9 +20,14 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def patch(raw_pod: Raw, decision: Decision) -> list[dict[str, Any]]:
-    """The JSON patch that turns the pod into `placed_pod(raw_pod, decision)`; empty where nothing differs."""
-    return metadata_patch(raw_pod["metadata"], decision) + spec_patch(raw_pod["spec"], decision.injection)
+def patch(raw_pod: Raw, decision: Decision, of_spec: Sequence[Any] | None = None) -> list[Any]:
+    """The JSON patch that turns the pod into `placed_pod(raw_pod, decision)`; empty where nothing differs.
+
+    `of_spec` is what `spec_patch` gives, where that is known already, in the form that its operations are wanted in.
+    """
+    if of_spec is None:
+        of_spec = spec_patch(raw_pod["spec"], decision.injection)
+    return [*metadata_patch(raw_pod["metadata"], decision), *of_spec]
 
 
 def placed_pod(raw_pod: Raw, decision: Decision) -> dict[str, Any]:

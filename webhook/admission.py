@@ -1,11 +1,13 @@
-"""Places one pod, from what the caches know. No I/O on this path, one bounded look-up apart."""
+"""Places one pod, from what the caches know. No I/O on this path, one bounded look-up apart.
+
+Read `place` first: owner and policy → slot → decision and patch.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeGuard
 
 from cachetools import LRUCache, TTLCache
 
@@ -15,11 +17,11 @@ from kube.following import Stores
 from kube.store import Store
 from placement import names
 from placement.availability import BudgetIndex
+from placement.clusterstate import ClusterState, cluster_state
 from placement.configuration import Configuration
-from placement.decide import Reason, Revision, Surroundings, pool_order, shunned_by_class
+from placement.decide import Reason
 from placement.intent import intent_of
 from placement.model import (
-    DEFAULT_SCHEDULER,
     Budget,
     Class,
     Key,
@@ -33,23 +35,38 @@ from placement.model import (
     Workload,
 )
 from placement.observation import Rates
-from placement.outage import Outages, reachable
+from placement.outage import Outages
 from placement.policy import Mistake
+from placement.revision import Revision
+from placement.slots import Slots
 from webhook.decisioncache import Batch, Batches
 from webhook.ledger import Ledger
 from webhook.mistakes import Mistakes, nobody
-from webhook.review import AdmissionCall, Verdict
-
-log = logging.getLogger(__name__)
+from webhook.review import AdmissionCall, Verdict, controller, decided_slot, left_out
 
 LOOKED_UP_SECONDS = 10.0
 LookUp = Callable[[Owner, str], ReplicaSet | Workload | None]
 Found = tuple[ReplicaSet | Workload, ...]
-Placeable = tuple[Revision, tuple[Mistake, ...]]  # and the mistakes in its policy
-MadeOf = tuple[Namespace, ReplicaSet | Workload, Workload]  # of a revision; the second is what creates the pods
 MOST_REVISIONS = 4096  # that are remembered
 GIVEN_UP_SECONDS = Terms().duration_seconds  # a leader that has not renewed for so long leads no more
 UNLED_SECONDS = 60.0  # longer than any hand-over takes
+
+
+class Owners(NamedTuple):
+    """Where a pod comes from, as far as the caches know; a StatefulSet is its own creator."""
+
+    namespace: Namespace | None
+    creator: ReplicaSet | Workload | None
+    workload: Workload | None
+
+
+class Placeable(NamedTuple):
+    """A revision whose pods are placed, with what its workload's annotations come to."""
+
+    revision: Revision
+    slots: Slots
+    mistakes: tuple[Mistake, ...]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +129,15 @@ class Admission:
         self._look_up = look_up
         self._mistakes = mistakes or Mistakes(nobody)
         self._looked_up: TTLCache[str, ReplicaSet | Workload] = TTLCache(1000, LOOKED_UP_SECONDS)
-        self._revisions: LRUCache[str, tuple[MadeOf, Placeable | Reason]] = LRUCache(MOST_REVISIONS)
+        self._revisions: LRUCache[str, tuple[Owners, Placeable | Reason]] = LRUCache(MOST_REVISIONS)
         self._unled_seconds = unled_seconds
         self._rates = rates
         self._settled_by = Rates()  # what the revisions that ask for `auto` were worked out with
         self._budgets = BudgetIndex(())
         self._is_outdated = True  # the same for budgets
         self._batches = Batches()
-        self._is_stale = True  # pools and priority classes, which are worked out again when a store has changed
-        self._calm = Surroundings(configuration)
-        self._zones: dict[Class, frozenset[str]] = {}
+        self._is_stale = True  # the cluster's state, which is worked out again when a store has changed
+        self._cluster = ClusterState(configuration)
         self.ledger = Ledger()
         stores.pods.subscribe(self.ledger.observe)
         stores.nodes.subscribe(self._mark_stale)
@@ -137,11 +153,44 @@ class Admission:
         if reason is not None:
             return Verdict(reason)
         assert owner is not None  # left_out has seen to it
-        namespace = self._namespace(request.namespace, patient)
-        found = self._revision(owner, namespace, patient)
+        decided = decided_slot(request.raw_pod, owner.uid)
+        found = self._placeable(owner, request.namespace, patient)
         if isinstance(found, Reason):
             return Verdict(found)
-        return self._verdict(request, *found, patient=patient)
+        slot = self._slot(request, found, decided, patient)
+        if found.mistakes:
+            self._mistakes.tell(found.revision.workload, found.mistakes, dry_run=request.dry_run)
+        if slot == decided and not found.revision.template.carries_decision:
+            return Verdict(Reason.DECIDED, None, found.mistakes, found.warnings)
+        return self._verdict(request, slot, found)
+
+    def _slot(self, request: AdmissionCall, found: Placeable, decided: int | None, patient: bool) -> int:
+        """The ordinal's; or the one that an earlier call decided on; or the lowest free one, which is then taken."""
+        revision = found.revision
+        if revision.workload.kind is Kind.STATEFUL_SET:
+            return max(0, ordinal(request.raw_pod["metadata"]["name"]) - revision.workload.first_ordinal)
+        if decided is not None:
+            return decided
+        slot = self.ledger.take(
+            revision.uid,
+            request.uid,
+            found.slots,
+            revision.replicas,
+            self._class_of,
+            keep=not request.dry_run,
+            patient=patient,
+        )
+        if slot is None:
+            raise NotYet
+        return slot
+
+    def _verdict(self, request: AdmissionCall, slot: int, found: Placeable) -> Verdict:
+        batch = self._batches.find(found.revision, request.raw_pod["spec"])
+        decision, patch = batch.place(request.uid, slot, request.raw_pod, self._cluster_for(batch))
+        warnings = found.warnings
+        if decision.placed is None:
+            warnings = (*warnings, decision.explanation)
+        return Verdict(decision.reason, decision, found.mistakes, warnings, patch)
 
     def find(self, owner: Owner, namespace: str) -> Found:
         """Asks the API server for an owner that the caches do not know. Blocks, for a bounded time; any thread."""
@@ -157,80 +206,53 @@ class Admission:
         """Takes in what `find` has found, for as long as the caches do not know it themselves."""
         self._looked_up.update({each.uid: each for each in found})
 
-    def _verdict(
-        self, request: AdmissionCall, revision: Revision, mistakes: tuple[Mistake, ...], *, patient: bool
-    ) -> Verdict:
-        slot = self._slot(request, revision, patient)
-        self._mistakes.tell(revision.workload, mistakes, dry_run=request.dry_run)
-        if is_decided(request.raw_pod, revision, slot):
-            return Verdict(Reason.DECIDED, mistakes=mistakes)
-        batch = self._batches.find(revision, request.raw_pod["spec"])
-        decision, spec_patch = batch.decide(request.uid, slot, self._surroundings(batch))
-        return Verdict(decision.reason, decision, mistakes, spec_patch)
+    # --- owners and policy -------------------------------------------------------------------------------------------
 
-    def _slot(self, request: AdmissionCall, revision: Revision, patient: bool) -> int:
-        """The ordinal's, or the lowest free one, which is then taken."""
-        if revision.workload.kind is Kind.STATEFUL_SET:
-            return max(0, ordinal(request.raw_pod) - revision.workload.first_ordinal)
-        written = decided_slot(request.raw_pod, revision.uid)
-        if written is not None:
-            return written
-        slot = self.ledger.take(
-            revision.uid,
-            request.uid,
-            revision.policy.slots,
-            revision.replicas,
-            self._class_of,
-            keep=not request.dry_run,
-            patient=patient,
-        )
-        if slot is None:
-            raise NotYet
-        return slot
+    def _placeable(self, owner: Owner, namespace: str, patient: bool) -> Placeable | Reason:
+        """Worked out again when a namespace, ReplicaSet or workload has changed, or what `auto` goes by."""
+        self._forget_outdated()
+        owners = self._owners(owner, namespace)
+        known = self._revisions.get(owner.uid)
+        if known is not None and known[0] == owners:
+            return known[1]
+        reason = self._unplaceable(owner, owners, patient)
+        if reason is not None:
+            return reason
+        assert owners.creator is not None  # _unplaceable has seen to both
+        assert owners.workload is not None
+        found = self._worked_out(owners.namespace or _opted_in(namespace), owners.creator, owners.workload)
+        if owners.namespace is not None:
+            self._revisions[owner.uid] = (owners, found)
+        return found
 
-    # --- owners ------------------------------------------------------------------------------------------------------
+    def _owners(self, owner: Owner, name: str) -> Owners:
+        namespace = self._stores.namespaces.get(Key("", name))
+        if owner.kind != "ReplicaSet":
+            workload = self._known(self._stores.stateful_sets, owner, name)
+            return Owners(namespace, workload, workload)
+        replica_set = self._known(self._stores.replica_sets, owner, name)
+        above = replica_set.owner if replica_set is not None else None
+        workload = self._known(self._stores.deployments, above, name) if is_deployment(above) else None
+        return Owners(namespace, replica_set, workload)
 
-    def _namespace(self, name: str, patient: bool) -> Namespace:
-        """A namespace that we have not seen is opted in: the API server asked us by its label."""
-        found = self._stores.namespaces.get(Key("", name))
-        if found is None and patient:
-            raise NotYet
-        return found or Namespace(name, {names.PLACEMENT: names.ENABLED})
+    def _known(self, store: Store[Any], owner: Owner, namespace: str) -> Any:
+        """The owner from the cache, if it is the same object and not another one of that name; else as looked up."""
+        found = store.get(Key(namespace, owner.name))
+        return found if found is not None and found.uid == owner.uid else self._looked_up.get(owner.uid)
 
-    def _revision(self, owner: Owner, namespace: Namespace, patient: bool) -> Placeable | Reason:
-        if not namespace.is_opted_in:
+    def _unplaceable(self, owner: Owner, owners: Owners, patient: bool) -> Reason | None:
+        """Why its pods are left alone. A namespace that we have not seen is opted in: we were asked by its label."""
+        namespace, creator, workload = owners
+        if namespace is None or not namespace.is_opted_in:
             if patient:
-                raise NotYet  # the API server asked us by its label, which we may not have seen yet
-            return Reason.NOT_OPTED_IN
-        replica_set = None
-        if owner.kind == "ReplicaSet":
-            replica_set = self._known(self._stores.replica_sets, owner, namespace.name)
-            if replica_set is None:
-                return self._unknown(owner, patient)
-            if not is_deployment(replica_set.owner):
-                return Reason.NOT_A_WORKLOAD
-        workload_owner = owner if replica_set is None else replica_set.owner
-        assert workload_owner is not None
-        store = self._stores.stateful_sets if replica_set is None else self._stores.deployments
-        workload = self._known(store, workload_owner, namespace.name)
-        if workload is None:
-            return self._unknown(owner, patient)
-        return self._remembered((namespace, replica_set or workload, workload))
-
-    def _remembered(self, made_of: MadeOf) -> Placeable | Reason:
-        """Worked out anew when one of the three has changed, or what `auto` goes by."""
-        uid = made_of[1].uid
-        rates = self._rates()
-        if self._is_outdated or (rates is not self._settled_by and rates != self._settled_by):  # mostly the very same
-            self._is_outdated = False  # first, so that a change while we read is not lost
-            self._budgets = BudgetIndex(self._stores.budgets.values())
-            self._revisions.clear()
-            self._is_stale = True
-        self._settled_by = rates
-        known = self._revisions.get(uid)
-        if known is None or known[0] != made_of:
-            known = self._revisions[uid] = (made_of, self._worked_out(*made_of))
-        return known[1]
+                raise NotYet  # the label that we were asked by may not have been seen yet
+            if namespace is not None:
+                return Reason.NOT_OPTED_IN
+        if isinstance(creator, ReplicaSet) and not is_deployment(creator.owner):
+            return Reason.NOT_A_WORKLOAD
+        if workload is None and patient:
+            raise NotYet(owner)
+        return Reason.UNKNOWN_OWNER if workload is None else None
 
     def _worked_out(
         self, namespace: Namespace, creator: ReplicaSet | Workload, workload: Workload
@@ -242,76 +264,43 @@ class Admission:
         budgets = self._budgets.of(workload)
         intent = intent_of(sized, namespace, budgets, self._settled_by, self._configuration)
         revision = Revision(creator.uid, workload, intent.policy, creator.replicas, creator.selector, creator.template)
-        return revision, intent.mistakes
+        return Placeable(revision, intent.policy.slots, intent.mistakes, tuple(map(str, intent.mistakes)))
 
-    def _unknown(self, owner: Owner, patient: bool) -> Reason:
-        if patient:
-            raise NotYet(owner)
-        return Reason.UNKNOWN_OWNER
+    def _forget_outdated(self) -> None:
+        """What was worked out with other budgets or other rates."""
+        rates = self._rates()
+        if self._is_outdated or (rates is not self._settled_by and rates != self._settled_by):  # mostly the very same
+            self._is_outdated = False  # first, so that a change while we read is not lost
+            self._budgets = BudgetIndex(self._stores.budgets.values())
+            self._revisions.clear()
+            self._is_stale = True
+        self._settled_by = rates
 
-    def _known(self, store: Store[Any], owner: Owner, namespace: str) -> Any:
-        """The owner from the cache, if it is the same object and not another one of that name; else as looked up."""
-        found = store.get(Key(namespace, owner.name))
-        return found if found is not None and found.uid == owner.uid else self._looked_up.get(owner.uid)
+    # --- the cluster -------------------------------------------------------------------------------------------------
 
-    # --- surroundings ------------------------------------------------------------------------------------------------
-
-    def _surroundings(self, batch: Batch) -> Surroundings:
+    def _cluster_for(self, batch: Batch) -> ClusterState:
         if self._is_stale:
             self._is_stale = False  # first, so that a change while we read is not lost
-            self._look_around()
-        around, outages = self._led(batch), self._outages()
-        if not outages.noted:
-            return around
-        now, demand = self._now(), batch.demand
-        out = frozenset(each for each in Class if outages.stands(each, self._zones[each], demand, now))
-        left = outages.zones_left(Class.SPOT, reachable(self._zones[Class.SPOT], demand.own_terms), demand, now)
-        pools = tuple(pool for pool in self._calm.spot_pools if pool.zone in left) or self._calm.spot_pools
-        return replace(around, spot_pools=pools, out=out)
+            classes = (each.name for each in self._stores.priority_classes.values())
+            self._cluster = cluster_state(self._stores.nodes.values(), classes, self._budgets, self._configuration)
+        cluster, outages = self._led(batch), self._outages()
+        return cluster.with_outages(outages, batch.demand, self._now()) if outages.noted else cluster
 
-    def _led(self, batch: Batch) -> Surroundings:
-        """What is there, outages apart, and whether somebody leads who frees pods that get stuck.
+    def _led(self, batch: Batch) -> ClusterState:
+        """The cluster, outages apart, and whether a rebalancer leads that frees pods that get stuck.
 
-        A leader that has not renewed in the time of its Lease may come back, or be followed. So until nobody has led
+        A leader that has not renewed in the time of its Lease may come back, or be followed. So until none has led
         for a minute a class is preferred only where there is no node of it: such a pod would be stuck for sure.
         """
         unled = self._unled_seconds()
         if unled < GIVEN_UP_SECONDS:
-            return self._calm
-        if unled < UNLED_SECONDS:
-            missing = frozenset(each for each in Class if not reachable(self._zones[each], batch.own_terms))
-            return replace(self._calm, unled=missing) if missing else self._calm
-        return replace(self._calm, unled=frozenset(Class))
-
-    def _look_around(self) -> None:
-        nodes = self._stores.nodes.values()
-        targets = [node for node in nodes if self._is_target(node)]
-        by_class = {each: [node for node in targets if self._node_class(node) is each] for each in Class}
-        spot = {node.pool for node in by_class[Class.SPOT]}
-        self._zones = {each: frozenset(node.pool.zone for node in there) for each, there in by_class.items()}
-        self._calm = Surroundings(
-            self._configuration,
-            pool_order(spot),
-            frozenset(each.name for each in self._stores.priority_classes.values()),
-            node_classes={
-                name: self._node_class(node)
-                for node in nodes
-                for name in (node.name, node.labels.get(names.HOSTNAME, ""))
-            },
-            budgets=self._budgets,
-            shunned=shunned_by_class(by_class, self._configuration.leaving_taints),
-        )
+            return self._cluster
+        classes = self._cluster.missing(batch.own_terms) if unled < UNLED_SECONDS else frozenset(Class)
+        return replace(self._cluster, unled=classes) if classes else self._cluster
 
     def _class_of(self, pod: Pod) -> Class | None:
         node = self._stores.nodes.get(Key("", pod.node))
         return self._configuration.classes.of_pod(pod, None if node is None else node.labels)
-
-    def _node_class(self, node: Node) -> Class:
-        return self._configuration.classes.of_node(node.labels) or Class.ON_DEMAND
-
-    def _is_target(self, node: Node) -> bool:
-        """A live node that takes pods and is not leaving."""
-        return node.ready and not node.unschedulable and not self._configuration.is_leaving(node)
 
     def _mark_budgets(self, old: Budget | None, new: Budget | None) -> None:
         """Their status changes with every pod, and is not looked at."""
@@ -322,67 +311,14 @@ class Admission:
         self._is_stale = True
 
 
-# --- what the raw pod says -------------------------------------------------------------------------------------------
-
-
-def left_out(raw_pod: Mapping[str, Any], owner: Owner | None) -> Reason | None:
-    """Why this pod is none of ours, from the pod alone."""
-    metadata, spec = raw_pod["metadata"], raw_pod["spec"]
-    if names.MIRROR in (metadata.get("annotations") or {}):
-        return Reason.MIRROR
-    if spec.get("nodeName"):
-        return Reason.PRESET_NODE
-    if (spec.get("schedulerName") or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
-        return Reason.FOREIGN_SCHEDULER
-    if (metadata.get("labels") or {}).get(names.PLACEMENT) == names.DISABLED:
-        return Reason.OPTED_OUT
-    if owner is None or owner.api_group != "apps" or owner.kind not in ("ReplicaSet", Kind.STATEFUL_SET):
-        return Reason.NOT_A_WORKLOAD
-    return None
-
-
-def controller(raw_pod: Mapping[str, Any]) -> Owner | None:
-    reference = _controller_reference(raw_pod)
-    if reference is None:
-        return None
-    group = str(reference.get("apiVersion") or "").rpartition("/")[0]
-    kind, name, uid = reference.get("kind"), reference.get("name"), reference.get("uid")
-    return Owner(str(kind or ""), str(name or ""), str(uid or ""), group)
-
-
-def owner_uid(raw_pod: Mapping[str, Any]) -> str | None:
-    """The UID of the ReplicaSet that slots are counted for; None for pods whose slot needs no counting."""
-    reference = _controller_reference(raw_pod)
-    return str(reference.get("uid") or "") if reference is not None and reference.get("kind") == "ReplicaSet" else None
-
-
-def _controller_reference(raw_pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The reference that says so. Asked before anything is known of the pod, so nothing is taken for granted."""
-    references = raw_pod["metadata"].get("ownerReferences")
-    for reference in references if isinstance(references, list) else ():
-        if isinstance(reference, dict) and reference.get("controller") is True:
-            return reference
-    return None
-
-
-def is_deployment(owner: Owner | None) -> bool:
+def is_deployment(owner: Owner | None) -> TypeGuard[Owner]:
     return owner is not None and owner.kind == Kind.DEPLOYMENT and owner.api_group == "apps"
 
 
-def ordinal(raw_pod: Mapping[str, Any]) -> int:
+def ordinal(name: str) -> int:
     """A StatefulSet pod's ordinal: the end of its name."""
-    return int(raw_pod["metadata"]["name"].rpartition("-")[2])
+    return int(name.rpartition("-")[2])
 
 
-def decided_slot(raw_pod: Mapping[str, Any], controller_uid: str) -> int | None:
-    """The slot that a decision of ours for this very pod gave it (a second call for one request)."""
-    written = raw_pod["metadata"].get("annotations") or {}
-    if names.DECISION not in written:
-        return None
-    decision = written[names.DECISION]
-    return Pod("", "", owner=Owner("", "", controller_uid), annotations=written, decision=decision).slot
-
-
-def is_decided(raw_pod: Mapping[str, Any], revision: Revision, slot: int) -> bool:
-    """Whether it carries our decision already. A StatefulSet's UID outlives revisions, so the slot must fit too."""
-    return not revision.template.carries_decision and decided_slot(raw_pod, revision.uid) == slot
+def _opted_in(namespace: str) -> Namespace:
+    return Namespace(namespace, {names.PLACEMENT: names.ENABLED})

@@ -15,11 +15,11 @@ from flask import Flask, Response, request
 from placement import names
 from placement.decide import Reason
 from placement.model import Owner
-from webhook.admission import Admission, Found, NotYet, owner_uid
+from webhook.admission import Admission, Found, NotYet
 from webhook.metrics import WebhookMetrics
 from webhook.ownership import Tenure
 from webhook.peers import Estate, Question
-from webhook.review import AdmissionCall, MalformedReview, PodTooLarge, Verdict, answer, parse, unchanged
+from webhook.review import AdmissionCall, MalformedReview, PodTooLarge, Verdict, answer, owner_uid, parse, unchanged
 
 log = logging.getLogger(__name__)
 

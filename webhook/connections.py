@@ -14,8 +14,10 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import NamedTuple, cast
+from weakref import WeakSet
 
 import httptools
 
@@ -28,6 +30,7 @@ MOST_WAITING = 8  # requests that came before the first was answered; the API se
 MOST_AT_ONCE = 32  # requests that are decided on before the first answer is written: a millisecond or two
 MOST_BUFFERED = 64 * 1024 * 1024  # bytes of bodies that are not complete yet, of all connections together
 SWEEP_SECONDS = 5.0
+ARRIVAL_SECONDS = 3.0  # for TLS; the API server waits no longer for its answer
 BACKLOG = 2048
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
@@ -61,6 +64,7 @@ class Listener:
         self.largest_body = largest_body
         self.is_stopping = False
         self.connections: set[Connection] = set()
+        self.arriving: WeakSet[Connection] = WeakSet()  # accepted, and not through with TLS; it may never be
         self.buffered = 0
         self._ready: deque[Connection] = deque()  # each has a request that is complete
         self._server: asyncio.Server | None = None
@@ -68,6 +72,7 @@ class Listener:
 
     async def start(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
+        self._socket, self._context = sock, context
         self._server = await loop.create_server(lambda: Connection(self), sock=sock, ssl=context, backlog=BACKLOG)
         self._sweep()
 
@@ -77,15 +82,41 @@ class Listener:
         Ends when all are closed, or when the time is up.
         """
         assert self._server is not None
+        loop = asyncio.get_running_loop()
         self.is_stopping = True
-        self._server.close()
-        deadline = asyncio.get_running_loop().time() + grace_seconds
-        while self.connections and asyncio.get_running_loop().time() < deadline:
+        accepted = self._accepted()
+        self._server.close()  # at once: what the kernel accepts in between is cut
+        last = [asyncio.ensure_future(self._take(sock)) for sock in accepted]
+        await asyncio.sleep(0)  # they arrive
+        deadline = loop.time() + grace_seconds
+        while (self.connections or self._expected(loop.time())) and loop.time() < deadline:
             await asyncio.sleep(0.05)
+        for each in last:
+            each.cancel()
         for connection in list(self.connections):
             connection.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
+
+    def _accepted(self) -> list[socket.socket]:
+        """Connections that the kernel has accepted and the loop has not seen yet. Closing the listener cuts them:
+
+        on a busy machine there may be some, and their callers do not dial again.
+        """
+        accepted = []
+        with suppress(BlockingIOError):
+            while True:
+                accepted.append(self._socket.accept()[0])
+        return accepted
+
+    async def _take(self, sock: socket.socket) -> None:
+        """A caller that gives up before it is through with TLS is nobody's loss."""
+        with suppress(OSError):
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: Connection(self), sock, ssl=self._context)
+
+    def _expected(self, now: float) -> bool:
+        """Whether one is about to be through with TLS: its caller waits to send a request."""
+        return any(each.idle_seconds(now) < ARRIVAL_SECONDS for each in self.arriving)
 
     def answer_soon(self, connection: Connection) -> None:
         """In another turn of the loop, so that nobody who sends many requests holds up the others."""
@@ -135,6 +166,7 @@ class Connection(asyncio.Protocol):
         self._pending = 0
         self._size = 0
         self._begin()
+        listener.arriving.add(self)
 
     def _begin(self) -> None:
         self._target = b""
@@ -158,6 +190,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+        self._listener.arriving.discard(self)
         self._listener.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

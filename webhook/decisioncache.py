@@ -13,9 +13,12 @@ import msgspec
 from cachetools import LRUCache
 
 from kube.needs import requests_in
-from placement.decide import Decider, Decision, Injection, Revision, Surroundings
+from placement.clusterstate import ClusterState
+from placement.decide import Case, Decision, decide
+from placement.inject import Injection
 from placement.outage import Demand, Shape
-from placement.patch import own_terms, spec_patch
+from placement.patch import own_terms, patch, spec_patch
+from placement.revision import Revision
 
 MOST_BATCHES = 256  # of ReplicaSets that create pods at the same time
 LARGEST_SPEC = 16 * 1024  # bytes, of the fields that we look at; larger ones are not kept
@@ -30,8 +33,8 @@ class Batch:
         self.revision = revision
         self._raw_spec = raw_spec
         self.own_terms = own_terms(raw_spec)
-        self._around: Surroundings | None = None
-        self._spec_patches: dict[int, bytes] = {}
+        self._cluster: ClusterState | None = None
+        self._spec_patches: dict[int, list[msgspec.Raw]] = {}
 
     @cached_property
     def demand(self) -> Demand:
@@ -45,25 +48,28 @@ class Batch:
         except msgspec.DecodeError:
             return Shape()
 
-    def decide(self, decision_id: str, slot: int, around: Surroundings) -> tuple[Decision, bytes]:
-        """The decision, and that part of its patch that concerns the spec, as JSON."""
-        if around is not self._around:
-            self._turn_to(around)
-        decision = self._decider.decide(decision_id, slot)
-        return decision, self._spec_patch(decision.injection)
+    def place(
+        self, decision_id: str, slot: int, raw_pod: dict[str, Any], cluster: ClusterState
+    ) -> tuple[Decision, list[Any]]:
+        """The decision on one of the pods, and its JSON patch. Of that, operations on the spec are encoded already."""
+        if cluster is not self._cluster:
+            self._turn_to(cluster)
+        decision = decide(decision_id, slot, self._case)
+        return decision, patch(raw_pod, decision, self._spec_patch(decision.injection))
 
-    def _turn_to(self, around: Surroundings) -> None:
-        """Begins anew, unless these are the same surroundings, looked at once more."""
-        if around != self._around:
-            self._decider = Decider(self.revision, self.own_terms, around)  # first: if it raises, nothing has changed
+    def _turn_to(self, cluster: ClusterState) -> None:
+        """Forgets what was worked out, unless the cluster is as it was."""
+        if cluster != self._cluster:
+            self._case = Case(self.revision, self.own_terms, cluster)
             self._spec_patches = {}
-        self._around = around
+        self._cluster = cluster
 
-    def _spec_patch(self, injection: Injection) -> bytes:
-        """The decider keeps each injection for as long as the patch is kept here, so its `id` stands for it."""
+    def _spec_patch(self, injection: Injection) -> list[msgspec.Raw]:
+        """The case keeps each injection for as long as the patch is kept here, so its `id` stands for it."""
         known = self._spec_patches.get(id(injection))
         if known is None:
-            known = self._spec_patches[id(injection)] = encode(spec_patch(self._raw_spec, injection))
+            operations = spec_patch(self._raw_spec, injection)
+            known = self._spec_patches[id(injection)] = [msgspec.Raw(encode(each)) for each in operations]
         return known
 
 

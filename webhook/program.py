@@ -8,6 +8,7 @@ import secrets
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ def run(client: Client, configuration: Configuration, addresses: Addresses, keep
     tls = [bind(addresses.admission, shared=addresses.is_shared), *others]
     plain = bind(addresses.probes)
     program.followed.start()
-    spare_caches(program.followed.awaited.wait_synced)
+    program.is_spared = spare_caches(program.followed.awaited.wait_synced).is_set
     program.events.start()
     uvloop.run(_serve(program, tls, plain))
     program.events.stop()
@@ -100,6 +101,7 @@ class WebhookProgram:
         self._client = client
         self._advertised = advertised
         self._is_leaving = False
+        self.is_spared: Callable[[], bool] = lambda: True  # from the garbage collector, after all was read
         self._is_introduced = not advertised  # to the other replicas; once, and never waited for again
         self._loop: asyncio.AbstractEventLoop | None = None
         self._renew, self._look = asyncio.Event(), asyncio.Event()
@@ -158,8 +160,12 @@ class WebhookProgram:
         await asyncio.gather(self._keep_certificates(), *([self._keep_lease()] if self.peers else []))
 
     async def able(self) -> None:
-        """Waits until pods can be placed: calls that come sooner would be for nothing."""
-        while self._unable() is not None:
+        """Waits until pods can be placed: calls that come sooner would be for nothing.
+
+        Also until the garbage collector has been through what was read: on a busy machine that may take a second, in
+        which nothing is answered.
+        """
+        while self._unable() is not None or not self.is_spared():
             await asyncio.sleep(SOON_SECONDS)
 
     async def leave(self) -> None:

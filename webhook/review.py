@@ -1,13 +1,15 @@
-"""AdmissionReviews: reads the call, writes the answer. Pure."""
+"""AdmissionReviews: reads the call and what its pod says of itself, writes the answer. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 import msgspec
 
+from placement import names
 from placement.decide import Decision, Reason
-from placement.patch import metadata_patch, spec_patch
+from placement.model import DEFAULT_SCHEDULER, Kind, Owner, Pod
 from placement.policy import Mistake
 
 _GROUP = "admission.k8s.io/"
@@ -44,19 +46,13 @@ class AdmissionCall(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What became of a pod: a decision, or the reason why it is untouched; and what to warn about."""
+    """What became of a pod: a decision and its patch, or the reason why it is untouched; and what to warn about."""
 
     reason: Reason
     decision: Decision | None = None
-    mistakes: tuple[Mistake, ...] = ()
-    spec_patch: bytes | None = None  # as JSON, where it is known already
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the answer warns about: every mistake in the policy, and why a pod is left alone."""
-        told = tuple(map(str, self.mistakes)) if self.mistakes else ()
-        is_left_alone = self.decision is not None and self.decision.placed is None
-        return (*told, self.decision.explanation) if self.decision is not None and is_left_alone else told
+    mistakes: tuple[Mistake, ...] = ()  # in the policy
+    warnings: tuple[str, ...] = ()
+    patch: Sequence[Any] = ()  # JSON patch operations, some of them encoded already (msgspec.Raw)
 
 
 # --- the call --------------------------------------------------------------------------------------------------------
@@ -150,47 +146,89 @@ def _request(raw: dict[str, Any], size: int) -> AdmissionCall:
     return AdmissionCall(raw["uid"], str(namespace), raw["object"], raw.get("dryRun") is True, size)
 
 
+# --- what the pod says of itself -------------------------------------------------------------------------------------
+
+
+def left_out(raw_pod: Mapping[str, Any], owner: Owner | None) -> Reason | None:
+    """Why this pod is none of ours, from the pod alone."""
+    metadata, spec = raw_pod["metadata"], raw_pod["spec"]
+    if names.MIRROR in (metadata.get("annotations") or {}):
+        return Reason.MIRROR
+    if spec.get("nodeName"):
+        return Reason.PRESET_NODE
+    if (spec.get("schedulerName") or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
+        return Reason.FOREIGN_SCHEDULER
+    if (metadata.get("labels") or {}).get(names.PLACEMENT) == names.DISABLED:
+        return Reason.OPTED_OUT
+    if owner is None or owner.api_group != "apps" or owner.kind not in ("ReplicaSet", Kind.STATEFUL_SET):
+        return Reason.NOT_A_WORKLOAD
+    return None
+
+
+def controller(raw_pod: Mapping[str, Any]) -> Owner | None:
+    reference = _controller_reference(raw_pod)
+    if reference is None:
+        return None
+    group = str(reference.get("apiVersion") or "").rpartition("/")[0]
+    kind, name, uid = reference.get("kind"), reference.get("name"), reference.get("uid")
+    return Owner(str(kind or ""), str(name or ""), str(uid or ""), group)
+
+
+def owner_uid(raw_pod: Mapping[str, Any]) -> str | None:
+    """The UID of the ReplicaSet that slots are counted for; None for pods whose slot needs no counting."""
+    reference = _controller_reference(raw_pod)
+    return str(reference.get("uid") or "") if reference is not None and reference.get("kind") == "ReplicaSet" else None
+
+
+def _controller_reference(raw_pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The reference that says so. Asked before anything is known of the pod, so nothing is taken for granted."""
+    references = raw_pod["metadata"].get("ownerReferences")
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, dict) and reference.get("controller") is True:
+            return reference
+    return None
+
+
+def decided_slot(raw_pod: Mapping[str, Any], controller_uid: str) -> int | None:
+    """The slot that a decision of ours for this very pod gave it (a second call for one request)."""
+    written = raw_pod["metadata"].get("annotations") or {}
+    if names.DECISION not in written:
+        return None
+    decision = written[names.DECISION]
+    return Pod("", "", owner=Owner("", "", controller_uid), annotations=written, decision=decision).slot
+
+
 # --- the answer ------------------------------------------------------------------------------------------------------
 
 _encode = msgspec.json.Encoder().encode
 
 
 def answer(request: AdmissionCall, verdict: Verdict) -> bytes:
-    """Always allowed; patched where a decision has something to say. Raises TooLarge where the pod would be refused."""
+    """Always allowed; with the patch, if there is one. Raises PodTooLarge where the pod might be refused with it."""
     response: dict[str, Any] = {"uid": request.uid, "allowed": True}
-    patch = _patch(request, verdict.decision, verdict.spec_patch) if verdict.decision else b"[]"
-    if patch != b"[]":
+    if verdict.patch:
         response["patchType"] = "JSONPatch"
-        response["patch"] = patch  # written as base64
-    warnings = verdict.warnings
-    if warnings:
-        response["warnings"] = [text[:_WARNING_LENGTH] for text in warnings]
+        response["patch"] = _patch(request, verdict.patch)  # written as base64
+    if verdict.warnings:
+        response["warnings"] = [text[:_WARNING_LENGTH] for text in verdict.warnings]
     return _review(response)
 
 
-def _patch(request: AdmissionCall, decision: Decision, of_spec: bytes | None) -> bytes:
-    """`placement.patch.patch` as JSON: the pod's own part of it, and the part that it may share with others."""
-    own = metadata_patch(request.raw_pod["metadata"], decision)
-    if of_spec is None:
-        of_spec = _encode(spec_patch(request.raw_pod["spec"], decision.injection))
-    encoded = _joined(_encode(own), of_spec)
-    if _is_too_large(request, encoded, own):
+def _patch(request: AdmissionCall, operations: Sequence[Any]) -> bytes:
+    encoded = _encode(operations)
+    if _is_too_large(request, encoded):
         raise PodTooLarge(f"{request.size} bytes, and {len(encoded)} of patch")
     return encoded
 
 
-def _joined(first: bytes, second: bytes) -> bytes:
-    """Two JSON lists as one."""
-    return b"%b,%b" % (first[:-1], second[1:]) if first != b"[]" != second else first if second == b"[]" else second
-
-
-def _is_too_large(request: AdmissionCall, encoded: bytes, operations: list[dict[str, Any]]) -> bool:
+def _is_too_large(request: AdmissionCall, encoded: bytes) -> bool:
     if request.size + len(encoded) > LARGEST_POD:
         return True
-    return len(encoded) > LARGEST_ANNOTATIONS and _annotations_size(operations) > LARGEST_ANNOTATIONS
+    return len(encoded) > LARGEST_ANNOTATIONS and _annotations_size(encoded) > LARGEST_ANNOTATIONS
 
 
-def _annotations_size(operations: list[dict[str, Any]]) -> int:
+def _annotations_size(encoded: bytes) -> int:
+    operations = msgspec.json.decode(encoded)
     written: dict[str, str] = next(
         (each["value"] for each in operations if each["path"] == "/metadata/annotations"), {}
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from placement.decide import preferred_pool
 from placement.model import Class, Pool
 from placement.plan.group import Ground, Group, Member
 from placement.plan.reslot import MOST_SLOTS, crowds_of
+from placement.pools import preferred_pool
 from placement.slots import Mix
 
 

@@ -11,9 +11,9 @@ from placement import names
 from placement.backoff import doubled
 from placement.classes import Classes
 from placement.configuration import Configuration
-from placement.decide import pool_order
 from placement.intent import Intent
 from placement.model import Class, Kind, Node, NodeRequirement, NodeTerm, Pod, Pool, Quota, Template, Workload
+from placement.pools import pool_order
 from placement.slots import Slots
 
 LONGEST_COOL_DOWN = 86_400.0

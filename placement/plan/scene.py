@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placement.classes import Classes
-from placement.decide import preferred_pool
 from placement.model import Budget, Class, Pod, Pool
 from placement.outage import Demand, Outages, Shape
 from placement.outcome import Outcome
@@ -16,6 +15,7 @@ from placement.plan.group import Evicted, Ground, Group, own_terms
 from placement.plan.losses import Lost
 from placement.plan.neighbours import Neighbours
 from placement.plan.room import Used
+from placement.pools import preferred_pool
 
 AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
 CLOCKS_DIFFER_SECONDS = 60.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 
 from placement import names
-from placement.decide import falls_back, preferred_pool
+from placement.decide import falls_back
 from placement.model import Budget, Class, Needs, Pod, Pool, Quota, Toleration, Workload
 from placement.outage import Outage
 from placement.outcome import Outcome
@@ -29,6 +29,7 @@ from placement.plan.release import LONGEST_UNDONE_SECONDS, release
 from placement.plan.room import Room
 from placement.plan.scene import AUTOSCALER_SECONDS, Scene, Target, demand_of, target
 from placement.plan.stuck import WayOut
+from placement.pools import preferred_pool
 
 # Moves that do not help are stopped: in a namespace when so many of its workloads, and at least a tenth of them, had to
 # undo one; everywhere when that happened in so many namespaces, and at least a quarter of them.

@@ -13,23 +13,14 @@ from hypothesis import strategies as st
 
 from placement import names
 from placement.classes import PRESETS, Classes
+from placement.clusterstate import MOST_SHUNNED, ClusterState, shunned_by_class
 from placement.configuration import Configuration, PriorityRoles
-from placement.decide import (
-    MILD_SKEW,
-    MOST_SHUNNED,
-    Decision,
-    Injection,
-    Preference,
-    Reason,
-    Revision,
-    Surroundings,
-    allowed_classes,
-    decide,
-    pool_order,
-    shunned_by_class,
-)
+from placement.decide import Case, Decision, Reason, allowed_classes, decide
+from placement.inject import MILD_SKEW, Injection, Preference
 from placement.model import Class, Kind, Node, NodeRequirement, NodeTaint, NodeTerm, Pool, Template, Workload
 from placement.policy import Amount, Policy, Spread
+from placement.pools import pool_order
+from placement.revision import Revision
 from tests.placement.invariants import any_slots, few, many
 
 SELECTOR = {"matchLabels": {"app": "web", "pod-template-hash": "abc"}}
@@ -38,9 +29,9 @@ STATEFUL_SET = replace(DEPLOYMENT, kind=Kind.STATEFUL_SET)
 ORDERED = replace(STATEFUL_SET, ordered=True)
 SPOT_TERM = (NodeRequirement(names.CAPACITY, "In", ("spot",)),)
 ON_DEMAND_TERM = (NodeRequirement(names.CAPACITY, "NotIn", ("spot",)),)
-ANYWHERE = Surroundings(Configuration())
+ANYWHERE = ClusterState(Configuration())
 OVERFLOW = names.OVERFLOW_PRIORITY
-OUT = Surroundings(Configuration(), priority_classes=(OVERFLOW,), out=frozenset({Class.SPOT}))
+OUT = ClusterState(Configuration(), priority_classes=(OVERFLOW,), out=frozenset({Class.SPOT}))
 
 
 def revision(workload: Workload = DEPLOYMENT, **changes: Any) -> Revision:
@@ -56,7 +47,7 @@ SPREAD = (soft_spread(names.HOSTNAME), soft_spread(names.ZONE))
 
 def test_an_on_demand_slot() -> None:
     """Slot 0: required to be off spot, spread within its revision, leaves last."""
-    assert decide("id", 0, revision(), (), ANYWHERE) == Decision(
+    assert decide("id", 0, Case(revision(), (), ANYWHERE)) == Decision(
         "id",
         "rs",
         Reason.SLOT,
@@ -70,7 +61,7 @@ def test_an_on_demand_slot() -> None:
 
 def test_a_spot_slot() -> None:
     """Slot 4: required to be on spot, tolerates its taint, leaves before slots 0…3."""
-    assert decide("id", 4, revision(), (), ANYWHERE) == Decision(
+    assert decide("id", 4, Case(revision(), (), ANYWHERE)) == Decision(
         "id",
         "rs",
         Reason.SLOT,
@@ -88,14 +79,14 @@ def test_a_spot_slot() -> None:
 
 def test_spot_is_out() -> None:
     """A spot slot is then preferred and no longer required, so that it may run on on-demand and return."""
-    decision = decide("id", 4, revision(), (), Surroundings(Configuration(), out=frozenset({Class.SPOT})))
+    decision = decide("id", 4, Case(revision(), (), ClusterState(Configuration(), out=frozenset({Class.SPOT}))))
     assert (decision.placed, decision.slot, decision.soft, decision.reason) == (Class.SPOT, 4, True, Reason.SPOT_OUT)
     assert (decision.injection.required, decision.injection.preferred) == ((), (Preference(100, SPOT_TERM),))
     assert decision.injection.tolerations == Configuration().classes.tolerations
     assert decision.explanation.endswith("; preferred, not required: spot is out")
 
 
-REASONS: dict[str, tuple[Workload, int, Surroundings, Reason]] = {
+REASONS: dict[str, tuple[Workload, int, ClusterState, Reason]] = {
     "a Deployment's spot slot": (DEPLOYMENT, 1, ANYWHERE, Reason.SLOT),
     "its on-demand slot while spot is out": (DEPLOYMENT, 0, OUT, Reason.SLOT),
     "its spot slot while spot is out": (DEPLOYMENT, 1, OUT, Reason.SPOT_OUT),
@@ -106,10 +97,10 @@ REASONS: dict[str, tuple[Workload, int, Surroundings, Reason]] = {
 }
 
 
-@pytest.mark.parametrize(("workload", "slot", "around", "expected"), REASONS.values(), ids=REASONS.keys())
-def test_the_reason_tells_why(workload: Workload, slot: int, around: Surroundings, expected: Reason) -> None:
+@pytest.mark.parametrize(("workload", "slot", "cluster", "expected"), REASONS.values(), ids=REASONS.keys())
+def test_the_reason_tells_why(workload: Workload, slot: int, cluster: ClusterState, expected: Reason) -> None:
     """Soft, and preferred in place of required, exactly where the reason is another than the slot itself."""
-    decision = decide("id", slot, revision(workload), (), around)
+    decision = decide("id", slot, Case(revision(workload), (), cluster))
     assert decision.reason is expected
     assert decision.soft is (expected is not Reason.SLOT)
     assert bool(decision.injection.required) is not decision.soft
@@ -118,7 +109,7 @@ def test_the_reason_tells_why(workload: Workload, slot: int, around: Surrounding
 def test_a_contradiction_is_left_alone() -> None:
     """The users' own terms are kept; nothing is injected, and the reason is told. It holds its slot all the same."""
     only_spot = ((NodeRequirement(names.CAPACITY, "In", ("spot",)),),)
-    assert decide("id", 0, revision(), only_spot, ANYWHERE) == Decision(
+    assert decide("id", 0, Case(revision(), only_spot, ANYWHERE)) == Decision(
         "id",
         "rs",
         Reason.CONTRADICTION,
@@ -126,7 +117,7 @@ def test_a_contradiction_is_left_alone() -> None:
         "but the pod's own node selector or affinity excludes on-demand nodes",
         slot=0,
     )
-    assert decide("id", 1, revision(), only_spot, ANYWHERE).placed is Class.SPOT
+    assert decide("id", 1, Case(revision(), only_spot, ANYWHERE)).placed is Class.SPOT
 
 
 def roles(**names_of: str) -> Configuration:
@@ -134,7 +125,7 @@ def roles(**names_of: str) -> Configuration:
 
 
 FIVE = Policy(min_available=Amount(5))
-PRIORITIES: dict[str, tuple[int, Revision, Surroundings, str]] = {
+PRIORITIES: dict[str, tuple[int, Revision, ClusterState, str]] = {
     "soft and at min-available: more than the service needs": (5, revision(policy=FIVE), OUT, OVERFLOW),
     "soft and below it": (4, revision(policy=FIVE), OUT, ""),
     "soft and above what is assumed (n=10: 8 serve)": (8, revision(), OUT, OVERFLOW),
@@ -166,28 +157,28 @@ PRIORITIES: dict[str, tuple[int, Revision, Surroundings, str]] = {
         replace(OUT, configuration=roles(overflow=""), priority_classes=("",)),
         "",
     ),
-    "a class for spot": (1, revision(), Surroundings(roles(spot="s"), priority_classes=("s",)), "s"),
+    "a class for spot": (1, revision(), ClusterState(roles(spot="s"), priority_classes=("s",)), "s"),
     "a class for spot says nothing of on-demand": (
         0,
         revision(),
-        Surroundings(roles(spot="s"), priority_classes=("s",)),
+        ClusterState(roles(spot="s"), priority_classes=("s",)),
         "",
     ),
-    "a class for on-demand": (0, revision(), Surroundings(roles(on_demand="o"), priority_classes={"o"}), "o"),
-    "a class for spot that does not exist": (1, revision(), Surroundings(roles(spot="s")), ""),
+    "a class for on-demand": (0, revision(), ClusterState(roles(on_demand="o"), priority_classes={"o"}), "o"),
+    "a class for spot that does not exist": (1, revision(), ClusterState(roles(spot="s")), ""),
     "soft pods that the service needs keep spot's class": (
         1,
         revision(policy=FIVE),
-        Surroundings(roles(spot="s"), priority_classes=("s", OVERFLOW), out=frozenset({Class.SPOT})),
+        ClusterState(roles(spot="s"), priority_classes=("s", OVERFLOW), out=frozenset({Class.SPOT})),
         "s",
     ),
 }
 
 
-@pytest.mark.parametrize(("slot", "of", "around", "expected"), PRIORITIES.values(), ids=PRIORITIES.keys())
-def test_the_priority_class(slot: int, of: Revision, around: Surroundings, expected: str) -> None:
+@pytest.mark.parametrize(("slot", "of", "cluster", "expected"), PRIORITIES.values(), ids=PRIORITIES.keys())
+def test_the_priority_class(slot: int, of: Revision, cluster: ClusterState, expected: str) -> None:
     """Pods keep the user's priority, unless their role has a class that exists and the template names none."""
-    assert decide("id", slot, of, (), around).injection.priority_class == expected
+    assert decide("id", slot, Case(of, (), cluster)).injection.priority_class == expected
 
 
 COSTS: dict[str, tuple[Revision, int | None]] = {
@@ -200,7 +191,7 @@ COSTS: dict[str, tuple[Revision, int | None]] = {
 @pytest.mark.parametrize(("of", "expected"), COSTS.values(), ids=COSTS.keys())
 def test_the_deletion_cost(of: Revision, expected: int | None) -> None:
     """The highest slot leaves first."""
-    assert decide("id", 4, of, (), ANYWHERE).deletion_cost == expected
+    assert decide("id", 4, Case(of, (), ANYWHERE)).deletion_cost == expected
 
 
 SPREADS: dict[str, tuple[Revision, list[dict[str, Any]]]] = {
@@ -219,15 +210,15 @@ SPREADS: dict[str, tuple[Revision, list[dict[str, Any]]]] = {
 @pytest.mark.parametrize(("of", "expected"), SPREADS.values(), ids=SPREADS.keys())
 def test_the_spread_constraints(of: Revision, expected: list[dict[str, Any]]) -> None:
     """One for each rule of the policy."""
-    assert list(decide("id", 4, of, (), ANYWHERE).injection.spread) == expected
+    assert list(decide("id", 4, Case(of, (), ANYWHERE)).injection.spread) == expected
 
 
 def test_a_soft_pod_is_spread_mildly() -> None:
     """So that an empty on-demand node does not outweigh the preference for spot; what is hard stays as strict."""
     of = revision(policy=Policy(spread=(Spread("host"), Spread("zone", True))))
-    skews = [constraint["maxSkew"] for constraint in decide("id", 4, of, (), OUT).injection.spread]
+    skews = [constraint["maxSkew"] for constraint in decide("id", 4, Case(of, (), OUT)).injection.spread]
     assert skews == [MILD_SKEW, 1]
-    assert [constraint["maxSkew"] for constraint in decide("id", 0, of, (), OUT).injection.spread] == [1, 1]
+    assert [constraint["maxSkew"] for constraint in decide("id", 0, Case(of, (), OUT)).injection.spread] == [1, 1]
 
 
 # --- pools -----------------------------------------------------------------------------------------------------------
@@ -265,7 +256,7 @@ FOUR = tuple(Pool(zone, "m") for zone in "abcd")
 
 
 def preferred_pool(slot: int, of: Revision, order: tuple[Pool, ...]) -> Pool:
-    (preference,) = decide("id", slot, of, (), Surroundings(Configuration(), order)).injection.preferred
+    (preference,) = decide("id", slot, Case(of, (), ClusterState(Configuration(), order))).injection.preferred
     assert preference.weight == 100
     assert preference.term[0] == SPOT_TERM[0]
     return Pool(*zone_and_type(preference))
@@ -310,8 +301,8 @@ IN_A = (NodeRequirement(names.ZONE, "In", ("a",)), NodeRequirement(names.INSTANC
 def test_preferences_of_a_soft_pod() -> None:
     """The class outweighs the pool; with several presets each is said for each."""
     both = Configuration(Classes((PRESETS["default"], PRESETS["eks"])))
-    around = Surroundings(both, (Pool("a", "m"),), out=frozenset({Class.SPOT}))
-    assert decide("id", 1, revision(), (), around).injection.preferred == (
+    cluster = ClusterState(both, (Pool("a", "m"),), out=frozenset({Class.SPOT}))
+    assert decide("id", 1, Case(revision(), (), cluster)).injection.preferred == (
         Preference(100, term_of("default")),
         Preference(100, term_of("eks")),
         Preference(10, term_of("default", *IN_A)),
@@ -321,12 +312,14 @@ def test_preferences_of_a_soft_pod() -> None:
 
 def test_on_demand_slots_prefer_no_pool() -> None:
     """Pools are what the cloud takes away; on-demand is spread by zone and host."""
-    assert decide("id", 0, revision(), (), Surroundings(Configuration(), FOUR)).injection.preferred == ()
+    assert decide("id", 0, Case(revision(), (), ClusterState(Configuration(), FOUR))).injection.preferred == ()
 
 
 def test_a_pool_is_named_by_what_is_known_of_it() -> None:
     """Nodes without a zone or type label still form a pool."""
-    (preference,) = decide("id", 1, revision(), (), Surroundings(Configuration(), (Pool("", "m"),))).injection.preferred
+    (preference,) = decide(
+        "id", 1, Case(revision(), (), ClusterState(Configuration(), (Pool("", "m"),)))
+    ).injection.preferred
     assert preference.term == (*SPOT_TERM, NodeRequirement(names.INSTANCE_TYPE, "In", ("m",)))
 
 
@@ -336,7 +329,9 @@ def test_a_slot_always_gets_its_class(slots: Any, slot: int, out: bool, workload
     """Whatever the surroundings; on-demand is required while it is there, spot is never required while it is out."""
     of = revision(workload, policy=Policy(slots.ratio, slots.floor))
     decision = decide(
-        "id", slot, of, (), Surroundings(Configuration(), FOUR, (OVERFLOW,), frozenset({Class.SPOT} if out else ()))
+        "id",
+        slot,
+        Case(of, (), ClusterState(Configuration(), FOUR, (OVERFLOW,), frozenset({Class.SPOT} if out else ()))),
     )
     assert (decision.placed, decision.slot) == (slots.class_of(slot), slot)
     assert not (out and decision.placed is Class.SPOT and decision.injection.required)
@@ -344,7 +339,7 @@ def test_a_slot_always_gets_its_class(slots: Any, slot: int, out: bool, workload
     assert bool(decision.injection.tolerations) is (decision.placed is Class.SPOT)
 
 
-BOTH_OUT = Surroundings(Configuration(), out=frozenset(Class))
+BOTH_OUT = ClusterState(Configuration(), out=frozenset(Class))
 LONE = replace(DEPLOYMENT, replicas=1)
 FALLBACKS = {
     "on-demand falls back to spot": (DEPLOYMENT, Policy(), 0, Reason.ON_DEMAND_OUT),
@@ -359,7 +354,7 @@ FALLBACKS = {
 @pytest.mark.parametrize(("workload", "policy", "slot", "reason"), FALLBACKS.values(), ids=FALLBACKS.keys())
 def test_the_policy_says_who_falls_back(workload: Workload, policy: Policy, slot: int, reason: Reason) -> None:
     """A pod that falls back is soft, prefers its class and tolerates spot; one that waits requires its class."""
-    decision = decide("id", slot, revision(workload, policy=policy), (), BOTH_OUT)
+    decision = decide("id", slot, Case(revision(workload, policy=policy), (), BOTH_OUT))
     assert decision.reason is reason
     assert decision.soft == (reason is not Reason.SLOT) == (decision.injection.required == ())
     if decision.soft:
@@ -367,8 +362,8 @@ def test_the_policy_says_who_falls_back(workload: Workload, policy: Policy, slot
 
 
 OFF, PLAN_ONLY = Policy(rebalance="off"), Policy(rebalance="plan-only")
-UNLED = Surroundings(Configuration(), priority_classes=(OVERFLOW,), unled=frozenset(Class))
-MODES: dict[str, tuple[Workload, Policy, int, Surroundings, Reason]] = {
+UNLED = ClusterState(Configuration(), priority_classes=(OVERFLOW,), unled=frozenset(Class))
+MODES: dict[str, tuple[Workload, Policy, int, ClusterState, Reason]] = {
     "a leader is there: spot is required": (DEPLOYMENT, Policy(), 1, ANYWHERE, Reason.SLOT),
     "off: spot is preferred": (DEPLOYMENT, OFF, 1, ANYWHERE, Reason.REBALANCE_OFF),
     "off: on-demand is required": (DEPLOYMENT, OFF, 0, ANYWHERE, Reason.SLOT),
@@ -404,12 +399,12 @@ MODES: dict[str, tuple[Workload, Policy, int, Surroundings, Reason]] = {
 }
 
 
-@pytest.mark.parametrize(("workload", "policy", "slot", "around", "reason"), MODES.values(), ids=MODES.keys())
+@pytest.mark.parametrize(("workload", "policy", "slot", "cluster", "reason"), MODES.values(), ids=MODES.keys())
 def test_a_class_is_required_only_where_somebody_would_let_it_fall_back(
-    workload: Workload, policy: Policy, slot: int, around: Surroundings, reason: Reason
+    workload: Workload, policy: Policy, slot: int, cluster: ClusterState, reason: Reason
 ) -> None:
     """Whoever is soft prefers the class of its slot with weight 100, and keeps slot, class and deletion cost."""
-    decision = decide("id", slot, revision(workload, policy=policy), (), around)
+    decision = decide("id", slot, Case(revision(workload, policy=policy), (), cluster))
     placed = policy.slots.class_of(slot)
     assert (decision.reason, decision.placed, decision.slot) == (reason, placed, slot)
     assert decision.soft == (reason is not Reason.SLOT) == (decision.injection.required == ())
@@ -424,10 +419,10 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize(("policy", "around", "told"), TOLD.values(), ids=TOLD.keys())
-def test_the_explanation_says_why_a_class_is_not_required(policy: Policy, around: Surroundings, told: str) -> None:
+@pytest.mark.parametrize(("policy", "cluster", "told"), TOLD.values(), ids=TOLD.keys())
+def test_the_explanation_says_why_a_class_is_not_required(policy: Policy, cluster: ClusterState, told: str) -> None:
     """On the pod itself, where people look."""
-    explanation = decide("id", 1, revision(policy=policy), (), around).explanation
+    explanation = decide("id", 1, Case(revision(policy=policy), (), cluster)).explanation
     assert explanation == f"slot 1 is spot ({policy.explain()}){told}"
 
 
@@ -435,9 +430,9 @@ def test_the_explanation_says_why_a_class_is_not_required(policy: Policy, around
 def test_who_is_soft_without_an_outage_is_no_overflow(policy: Policy) -> None:
     """Most of them run on spot as they should, and must not be preempted by any stranger."""
     of = revision(policy=replace(policy, min_available=Amount(1)))
-    assert all(decide("id", slot, of, (), UNLED).injection.priority_class == "" for slot in range(10))
+    assert all(decide("id", slot, Case(of, (), UNLED)).injection.priority_class == "" for slot in range(10))
     out = replace(UNLED, out=frozenset({Class.SPOT}))
-    assert decide("id", 9, of, (), out).injection.priority_class == OVERFLOW
+    assert decide("id", 9, Case(of, (), out)).injection.priority_class == OVERFLOW
 
 
 # --- taints that the scheduler would rather avoid --------------------------------------------------------------------
@@ -495,7 +490,9 @@ def test_only_soft_pods_need_such_tolerations() -> None:
     spot = Configuration().classes.tolerations
     led, unled = replace(ANYWHERE, shunned=shunned), replace(UNLED, shunned=shunned)
     given = [
-        decide("id", slot, revision(), (), around).injection.tolerations for around in (led, unled) for slot in (0, 1)
+        decide("id", slot, Case(revision(), (), cluster)).injection.tolerations
+        for cluster in (led, unled)
+        for slot in (0, 1)
     ]
     assert given == [(), spot, (*spot, tolerated("o")), (*spot, tolerated("s"))]
 
@@ -513,19 +510,21 @@ NAMING = {
 @pytest.mark.parametrize(("term", "allowed"), NAMING.values(), ids=NAMING.keys())
 def test_terms_that_name_nodes_leave_the_classes_of_those_nodes(term: NodeTerm, allowed: set[Class]) -> None:
     """A pod that may run on one node only must not be asked to run on the other class."""
-    around = Surroundings(Configuration(), node_classes=NODES)
-    assert allowed_classes((term,), around) == allowed
+    cluster = ClusterState(Configuration(), node_classes=NODES)
+    assert allowed_classes((term,), cluster) == allowed
     other = (NodeRequirement("arch", "Exists"),)
-    assert allowed_classes((term, other), around) == set(Class)
+    assert allowed_classes((term, other), cluster) == set(Class)
     for slot, placed in ((0, Class.ON_DEMAND), (1, Class.SPOT)):
-        decision = decide("id", slot, revision(), (term,), around)
+        decision = decide("id", slot, Case(revision(), (term,), cluster))
         assert decision.placed == (placed if placed in allowed else None)
 
 
 def test_a_selector_by_revision_is_not_said_twice() -> None:
     """The API server refuses a key that is in both the selector and matchLabelKeys."""
     selector = {"matchExpressions": [{"key": names.CONTROLLER_REVISION_HASH, "operator": "Exists"}]}
-    decision = decide("id", 0, replace(revision(STATEFUL_SET), selector=selector), (), Surroundings(Configuration()))
+    decision = decide(
+        "id", 0, Case(replace(revision(STATEFUL_SET), selector=selector), (), ClusterState(Configuration()))
+    )
     assert all("matchLabelKeys" not in each for each in decision.injection.spread)
 
 
@@ -534,29 +533,31 @@ KARPENTER = Configuration(Classes((PRESETS["karpenter"],)))
 
 def test_with_karpenter_only_zones_are_preferred() -> None:
     """It buys nodes by preferences: a preferred instance type would cost it its choice."""
-    (preference,) = decide("id", 1, revision(), (), Surroundings(KARPENTER, (Pool("a", "m5"),))).injection.preferred
+    (preference,) = decide(
+        "id", 1, Case(revision(), (), ClusterState(KARPENTER, (Pool("a", "m5"),)))
+    ).injection.preferred
     assert [each.key for each in preference.term] == ["karpenter.sh/capacity-type", names.ZONE]
 
 
-SKEWS: dict[str, tuple[Revision, Surroundings, list[int]]] = {
-    "as many as can be spared": (revision(), Surroundings(KARPENTER), [2, 1]),
+SKEWS: dict[str, tuple[Revision, ClusterState, list[int]]] = {
+    "as many as can be spared": (revision(), ClusterState(KARPENTER), [2, 1]),
     "one, where nobody can be spared": (
         revision(policy=Policy(min_available=Amount(10))),
-        Surroundings(KARPENTER),
+        ClusterState(KARPENTER),
         [1, 1],
     ),
     "what is asked for, where it is asked for": (
         revision(policy=Policy(spread=(Spread("host", hard=True),))),
-        Surroundings(KARPENTER),
+        ClusterState(KARPENTER),
         [1],
     ),
     "one, where nobody buys nodes": (revision(), ANYWHERE, [1, 1]),
 }
 
 
-@pytest.mark.parametrize(("of", "around", "expected"), SKEWS.values(), ids=SKEWS.keys())
+@pytest.mark.parametrize(("of", "cluster", "expected"), SKEWS.values(), ids=SKEWS.keys())
 def test_with_karpenter_a_host_may_hold_as_many_as_can_be_spared(
-    of: Revision, around: Surroundings, expected: list[int]
+    of: Revision, cluster: ClusterState, expected: list[int]
 ) -> None:
     """It takes soft rules for hard ones, and would buy a node for each of the ten pods. Host, then zone."""
-    assert [each["maxSkew"] for each in decide("id", 1, of, (), around).injection.spread] == expected
+    assert [each["maxSkew"] for each in decide("id", 1, Case(of, (), cluster)).injection.spread] == expected

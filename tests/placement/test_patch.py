@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 
 from placement import names
 from placement.classes import PRESETS, Classes
+from placement.clusterstate import ClusterState
 from placement.configuration import Configuration
-from placement.decide import Decision, Injection, Reason, Revision, Surroundings, decide
+from placement.decide import Case, Decision, Reason, decide
+from placement.inject import Injection
 from placement.model import Class, Kind, NodeRequirement, Pod, Pool, Template, Workload
 from placement.model import Owner as PodOwner
 from placement.patch import own_terms, patch, placed_pod
 from placement.policy import Policy, Spread
+from placement.revision import Revision
 from tests.placement.invariants import few, many
 
 Raw = dict[str, Any]
@@ -140,7 +143,7 @@ def decisions(draw: st.DrawFn, raw_pod: Raw) -> Decision:
     spread = draw(st.sampled_from([(), (Spread("host"), Spread("zone")), (Spread("zone", True), Spread("host"))]))
     template = Template(has_deletion_cost=draw(st.booleans()))
     selector = {"matchLabels": {"app": "web"}}
-    around = Surroundings(
+    cluster = ClusterState(
         draw(st.sampled_from([ONE, TWO])),
         draw(st.sampled_from([(), (Pool("a", "m"), Pool("b", "m"))])),
         (names.OVERFLOW_PRIORITY,),
@@ -152,7 +155,7 @@ def decisions(draw: st.DrawFn, raw_pod: Raw) -> Decision:
     )
     policy = Policy(spread=spread, rebalance=draw(st.sampled_from(["auto", "plan-only", "off"])))
     revision = Revision("rs", workload, policy, 10, selector, template)
-    return decide("id", draw(st.sampled_from([0, 1, 4, 9])), revision, own_terms(raw_pod["spec"]), around)
+    return decide("id", draw(st.sampled_from([0, 1, 4, 9])), Case(revision, own_terms(raw_pod["spec"]), cluster))
 
 
 cases = raw_pods.flatmap(lambda raw_pod: st.tuples(st.just(raw_pod), decisions(raw_pod)))

@@ -9,8 +9,9 @@ from typing import Any
 
 from placement import names
 from placement.autoratio import settled
-from placement.availability import BudgetIndex
-from placement.decide import Decision, Revision, Surroundings, decide, pool_order
+from placement.availability import NO_BUDGETS, BudgetIndex
+from placement.clusterstate import ClusterState, cluster_state
+from placement.decide import Case, Decision, decide
 from placement.model import (
     Class,
     HardSpread,
@@ -24,9 +25,10 @@ from placement.model import (
     Toleration,
     Workload,
 )
-from placement.outage import Demand, Shape, reachable
+from placement.outage import Demand, Shape
 from placement.patch import placed_pod
 from placement.policy import resolve
+from placement.revision import Revision
 from tests.placement.beside import may_join
 from tests.rebalancer.simulation import Cluster, Facts, Making, owner_of
 
@@ -88,13 +90,8 @@ def _admitted(
             slot = cluster.ledger.take(*asked)
     assert slot is not None
     terms = _own_terms(making)
-    decision = decide(
-        identity,
-        slot,
-        revision,
-        terms,
-        _surroundings(cluster, Demand(workload.namespace, terms, Shape.asking(making.needs.requests))),
-    )
+    demand = Demand(workload.namespace, terms, Shape.asking(making.needs.requests))
+    decision = decide(identity, slot, Case(revision, terms, _seen_by(cluster, demand)))
     raw: dict[str, Any] = {"metadata": {"labels": pod.labels, "annotations": pod.annotations}, "spec": {}}
     metadata = placed_pod(raw, decision)["metadata"]
     placed = replace(
@@ -153,22 +150,14 @@ def _with_decision(needs: Needs, decision: Decision) -> Needs:
     )
 
 
-def _surroundings(cluster: Cluster, demand: Demand) -> Surroundings:
-    """As webhook/admission.py sees them."""
-    configuration, outages, now = cluster.configuration, cluster.outages, cluster.now
-    classes = configuration.classes
-    targets = [
-        node
-        for node in cluster.nodes.values()
-        if node.ready and not node.unschedulable and not configuration.is_leaving(node)
-    ]
-    of = {node.name: classes.of_node(node.labels) or Class.ON_DEMAND for node in targets}
-    pools = pool_order({node.pool for node in targets if of[node.name] is Class.SPOT})
-    zones = {each: frozenset(node.pool.zone for node in targets if of[node.name] is each) for each in Class}
-    out = frozenset(each for each in Class if outages.stands(each, zones[each], demand, now))
-    left = outages.zones_left(Class.SPOT, reachable(zones[Class.SPOT], demand.own_terms), demand, now)
-    pools = tuple(pool for pool in pools if pool.zone in left) or pools
-    return Surroundings(configuration, pools, cluster.priority_classes, out, node_classes=of)
+def _seen_by(cluster: Cluster, demand: Demand) -> ClusterState:
+    """The cluster, as the webhook sees it for such a pod.
+
+    Without the taints that soft pods tolerate: a scheduler that has its own reasons is one of the stories.
+    """
+    nodes, classes = tuple(cluster.nodes.values()), cluster.priority_classes
+    state = cluster_state(nodes, classes, NO_BUDGETS, cluster.configuration)
+    return replace(state, shunned={}).with_outages(cluster.outages, demand, cluster.now)
 
 
 # --- the scheduler ---------------------------------------------------------------------------------------------------

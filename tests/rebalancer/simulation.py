@@ -23,7 +23,7 @@ from kube.resources import REPLICA_SETS_IN_USE
 from kube.store import Store
 from placement import names
 from placement.configuration import Configuration
-from placement.decide import Preference
+from placement.inject import Preference
 from placement.model import (
     Budget,
     Class,

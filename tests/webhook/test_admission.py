@@ -297,7 +297,7 @@ def test_pods_that_admission_missed_are_counted_by_their_class(world: World) -> 
     assert placed(world.place(raw_pod())) == (S, 2)
 
 
-# --- policy and surroundings -----------------------------------------------------------------------------------------
+# --- policy and the cluster ------------------------------------------------------------------------------------------
 
 
 def test_mistakes_are_warned_about_and_do_not_count(world: World) -> None:
@@ -306,6 +306,7 @@ def test_mistakes_are_warned_about_and_do_not_count(world: World) -> None:
     world.put(Namespace("shop", OPTED_IN, {names.SPOT_RATIO: "0%"}))
     verdicts = [world.place(raw_pod()) for _ in range(3)]
     assert [placed(verdict)[0] for verdict in verdicts] == [O, O, O]
+    assert verdicts[0].warnings == tuple(map(str, verdicts[0].mistakes))
     assert [warning.partition(":")[0] for warning in verdicts[0].warnings] == [
         f"workload {names.SPOT_RATIO}",
         f"workload {names.SPREAD}",

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import names
-from placement.decide import Revision
 from placement.model import Class, Key, Kind, Namespace, Node, NodeTaint, PriorityClass, Workload
 from placement.outage import Outage, Outages, Shape
 from placement.patch import patch
 from placement.policy import Policy
+from placement.revision import Revision
 from tests.kube.test_needs import REQUESTS
 from tests.placement.invariants import many
 from tests.placement.test_patch import raw_pods

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import datetime
+from threading import Event
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ from kube.resources import CONFIGURATION_VERSIONS, Version
 from placement.configuration import Configuration
 from tests.certs.test_publish import BUNDLE
 from webhook.peers import HttpsLines, NoAnswer
-from webhook.program import WebhookProgram, peer_address
+from webhook.program import SOON_SECONDS, WebhookProgram, peer_address
 
 
 class Looking(Keeper):
@@ -100,6 +101,29 @@ def test_a_changed_configuration_is_looked_at_at_once() -> None:
             await asyncio.wait_for(chores, 60)
 
     asyncio.run(scene())
+
+
+class Synced(WebhookProgram):
+    """One whose caches and certificates are there."""
+
+    def _unable(self) -> str | None:
+        return None
+
+
+def test_no_call_is_taken_before_memory_is_spared() -> None:
+    """A full collection stops the program, and the API server waits for three seconds only."""
+
+    async def scene() -> bool:
+        program, spared = Synced(cast(Client, None), Configuration(), "", Looking()), Event()
+        program.is_spared = spared.is_set
+        able = asyncio.ensure_future(program.able())
+        await asyncio.sleep(2 * SOON_SECONDS)
+        too_soon = able.done()
+        spared.set()
+        await asyncio.wait_for(able, 60)
+        return too_soon
+
+    assert asyncio.run(scene()) is False
 
 
 ADDRESSES = {

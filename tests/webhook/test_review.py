@@ -130,9 +130,18 @@ def response(body: bytes) -> Any:
 
 def test_a_decision_is_answered_with_its_patch() -> None:
     """As base64 of a JSON patch, under the uid of the call."""
-    told = response(answer(AdmissionCall("u1", "shop", POD), Verdict(Reason.SLOT, DECISION)))
+    verdict = Verdict(Reason.SLOT, DECISION, patch=patch(POD, DECISION))
+    told = response(answer(AdmissionCall("u1", "shop", POD), verdict))
     assert json.loads(b64decode(told.pop("patch"))) == patch(POD, DECISION)
     assert told == {"uid": "u1", "allowed": True, "patchType": "JSONPatch"}
+
+
+def test_operations_that_are_encoded_already_are_part_of_the_patch() -> None:
+    """In their place, and as if they had been encoded with the others."""
+    first, second = patch(POD, DECISION)
+    verdict = Verdict(Reason.SLOT, DECISION, patch=[first, msgspec.Raw(json.dumps(second).encode())])
+    told = response(answer(AdmissionCall("u1", "shop", POD), verdict))
+    assert json.loads(b64decode(told["patch"])) == [first, second]
 
 
 def test_no_decision_is_answered_with_no_patch() -> None:
@@ -144,9 +153,8 @@ def test_no_decision_is_answered_with_no_patch() -> None:
 
 def test_warnings_are_passed_on_and_cut() -> None:
     """The API server cuts longer ones by itself, in the middle of all of them."""
-    verdict = Verdict(
-        Reason.DECIDED, mistakes=(Mistake("workload", "a", "b", "c"), Mistake("workload", "a", "b", "x" * 1000))
-    )
+    mistakes = (Mistake("workload", "a", "b", "c"), Mistake("workload", "a", "b", "x" * 1000))
+    verdict = Verdict(Reason.DECIDED, None, mistakes, tuple(map(str, mistakes)))
     told = response(answer(AdmissionCall("u1", "shop", POD), verdict))
     assert told["warnings"] == [
         "workload a: 'b' does not count; expected c",
