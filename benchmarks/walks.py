@@ -7,9 +7,12 @@ back" counts returns from one module to the same other one once. Not counted: pa
 standard library writes (constructors of dataclasses), and what tests put in the place of the API server.
 
 A review is followed from its bytes to the bytes of the answer, below HTTP, with one replica and a leader. The first pod
-of a workload also walks through its policy; later ones of its kind find that worked out. An event is followed from the
-store that an informer fills through index and plan until a release is written, which takes several passes of the loop:
-slots first, then the move.
+of a workload also walks through its policy; later ones of its kind find that worked out. What the program tells
+admission (all is synced, outages, rates, a leader) comes from stand-ins: in production, look-ups of one line each in
+`webhook.program`, `kube.informer` and `kube.leadership`. Several replicas add `webhook.ownership` and `webhook.peers`.
+
+An event is followed from the store that an informer fills through index and plan until a release is written, which
+takes several passes of the loop: slots first, then the move.
 """
 
 from __future__ import annotations

@@ -20,10 +20,11 @@ The plan, in another 30 minutes: all workloads are compared with what they shoul
 1. `plan.actions`: the words: `Action`, `How` it is done, `Why`, and why not (`Blocked`).
 2. `plan.group`: one workload with its pods, as they stand.
 3. `plan.reslot` and `plan.annotate`: slots are written first, so that as few pods as possible have to move.
-4. `plan.assess`: one workload alone: what it wants, and what stands in the way.
+4. `plan.assess`: one workload alone: what it wants, and what stands in the way. `plan.ends`: which moves end now.
 5. `plan.release`: a move brings the replacement first. How it begins and ends, as actions.
 6. `plan.scene` and `plan.room`: what a plan is made from, and what fits where.
-7. `plan.losses` and `plan.stuck`: nodes that are gone, and pods that find no node because of us.
-8. `plan.select`: all workloads together: what is done now, in which order, within which limits.
-9. `rebalancer.loop`, outside this package: `Loop.once` feeds the plan and carries it out.
+7. `plan.draft` and `plan.limits`: what planners share while they work: the room, and how much may be under way.
+8. `plan.planners`: one module for each kind of work. The package lists them; read `moves` first.
+9. `plan.select`: runs the planners in their order of precedence. What they leave is listed, with the reason.
+10. `rebalancer.loop`, outside this package: `Loop.once` feeds the plan and carries it out.
 """

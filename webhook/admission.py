@@ -41,7 +41,7 @@ from placement.revision import Revision
 from placement.slots import Slots
 from webhook.decisioncache import Batch, Batches
 from webhook.ledger import Ledger
-from webhook.mistakes import Mistakes, nobody
+from webhook.mistakes import Mistakes, write_nothing
 from webhook.review import AdmissionCall, Verdict, controller, decided_slot, left_out
 
 LOOKED_UP_SECONDS = 10.0
@@ -127,7 +127,7 @@ class Admission:
         self._outages = outages
         self._now = now
         self._look_up = look_up
-        self._mistakes = mistakes or Mistakes(nobody)
+        self._mistakes = mistakes or Mistakes(write_nothing)
         self._looked_up: TTLCache[str, ReplicaSet | Workload] = TTLCache(1000, LOOKED_UP_SECONDS)
         self._revisions: LRUCache[str, tuple[Owners, Placeable | Reason]] = LRUCache(MOST_REVISIONS)
         self._unled_seconds = unled_seconds
@@ -159,7 +159,7 @@ class Admission:
             return Verdict(found)
         slot = self._slot(request, found, decided, patient)
         if found.mistakes:
-            self._mistakes.tell(found.revision.workload, found.mistakes, dry_run=request.dry_run)
+            self._mistakes.report(found.revision.workload, found.mistakes, dry_run=request.dry_run)
         if slot == decided and not found.revision.template.carries_decision:
             return Verdict(Reason.DECIDED, None, found.mistakes, found.warnings)
         return self._verdict(request, slot, found)

@@ -104,7 +104,7 @@ class Listener:
         on a busy machine there may be some, and their callers do not dial again.
         """
         accepted = []
-        with suppress(BlockingIOError):
+        with suppress(OSError):  # there is none, or we have stopped before
             while True:
                 accepted.append(self._socket.accept()[0])
         return accepted

@@ -1,4 +1,4 @@
-"""Mistakes, told on the workload."""
+"""Mistakes, reported on the workload."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ RATIO = Mistake("workload", names.SPOT_RATIO, "70", "a percentage")
 FLOOR = Mistake("namespace", names.MIN_ON_DEMAND, "two", "a whole number")
 
 
-def told(*mistakes: Mistake, dry_run: bool = False) -> list[tuple[Workload, str, str]]:
+def reported(*mistakes: Mistake, dry_run: bool = False) -> list[tuple[Workload, str, str]]:
     events: list[tuple[Workload, str, str]] = []
-    teller = Mistakes(lambda workload, reason, text: events.append((workload, reason, text)))
-    teller.tell(WEB, mistakes, dry_run=dry_run)
+    mistakes_of = Mistakes(lambda workload, reason, text: events.append((workload, reason, text)))
+    mistakes_of.report(WEB, mistakes, dry_run=dry_run)
     return events
 
 
-def test_all_mistakes_are_told_in_one_event() -> None:
+def test_all_mistakes_are_reported_in_one_event() -> None:
     """On the workload, also those that its namespace has made."""
-    assert told(RATIO, FLOOR) == [(WEB, names.EVENT_MISTAKE, f"{RATIO}; {FLOOR}")]
+    assert reported(RATIO, FLOOR) == [(WEB, names.EVENT_MISTAKE, f"{RATIO}; {FLOOR}")]
 
 
 def test_no_mistakes_are_no_event() -> None:
     """Most workloads have none."""
-    assert told() == []
+    assert reported() == []
 
 
 def test_a_dry_run_writes_no_event() -> None:
     """Dry runs change nothing."""
-    assert told(RATIO, dry_run=True) == []
+    assert reported(RATIO, dry_run=True) == []
