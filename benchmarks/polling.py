@@ -32,8 +32,8 @@ from benchmarks.report import Round, rounds_wanted, tell
 from benchmarks.stores import FilledStores, index_in_memory
 from benchmarks.synthetic import Size, raw_pod
 from dashboard.access import Guard
-from dashboard.answercache import Desk
-from dashboard.server import serving
+from dashboard.answercache import AnswerCache
+from dashboard.server import serving_page
 from dashboard.viewer import Around, Viewer
 from kube.resources import PODS_IN_FULL
 from placement.outage import Outages
@@ -173,7 +173,7 @@ def serve() -> None:
     gc.collect()
     gc.freeze()
     passes = Passes(index)
-    with serving(Desk(passes.viewer, passes.history), Guard(), "127.0.0.1:0") as port:
+    with serving_page(AnswerCache(passes.viewer, passes.history), Guard(), "127.0.0.1:0") as port:
         print(port, flush=True)
         for asked in sys.stdin:
             print(json.dumps(_measured(passes, stores, lines, int(asked))), flush=True)

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dashboard.access import Guard
-from dashboard.answercache import Desk
-from dashboard.server import serving as serving_page
+from dashboard.answercache import AnswerCache
+from dashboard.server import serving_page
 from dashboard.viewer import NO_PRICES, Around, Viewer
 from kube import resources
 from kube.client import Client
@@ -31,13 +31,13 @@ from kube.store import Store
 from placement.configuration import Configuration
 from placement.pause import standing
 from placement.plan.actions import Plan
-from rebalancer.app import create_app, serving
 from rebalancer.executor import MOST_ENDS, Done, Executor, LastLook
 from rebalancer.index import Index
 from rebalancer.interruptions import Observer
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import RebalancerMetrics
 from rebalancer.notify import Teller
+from rebalancer.probes import probes, serving_probes
 from rebalancer.pulse import Pulse
 from report.history import Archive, History
 from report.savings import Prices
@@ -60,13 +60,13 @@ FOLLOWED: tuple[Resource[Any], ...] = (
 HEARD: tuple[Resource[Any], ...] = (resources.DELETED_NODES, resources.SCALE_UPS, resources.NOMINATIONS)
 
 
-def run(program: RebalancerProgram, probes: str, page: str, guard: Guard) -> None:
-    """Until it is told to stop; `probes` and `page` are where it listens, HOST:PORT each."""
+def run(program: RebalancerProgram, probes_at: str, page_at: str, guard: Guard) -> None:
+    """Until it is told to stop; `probes_at` and `page_at` are where it listens, HOST:PORT each."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
     with (
-        serving(create_app(program.metrics, program.missing, program.pulse.hang), probes),
-        serving_page(Desk(program.viewer, program.history), guard, page),
+        serving_probes(probes(program.metrics, program.missing, program.pulse.hang), probes_at),
+        serving_page(AnswerCache(program.viewer, program.history), guard, page_at),
     ):
         program.run()
 

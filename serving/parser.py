@@ -1,0 +1,155 @@
+"""Bytes in, complete requests out; or a rejection. Sans-I/O: knows no socket, no clock and no event loop.
+
+Limits count what is kept. The head is the request line and all fields together, trailers included.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+import httptools
+
+from serving.messages import Request
+
+KIB, MIB = 1024, 1024**2
+NO_UPGRADE = "this server speaks HTTP/1.1 only"
+_PATH = re.compile(rb"[!$%&'()*+,\-./0-9:;=@A-Z_a-z~]*(\?|$)")  # RFC 3986; a query may hold what browsers leave in it
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one listener takes."""
+
+    head_bytes: int = 64 * KIB
+    fields: int = 200
+    body_bytes: int = 64 * KIB
+    waiting: int = 8  # requests of one connection that are not answered yet
+    held_bytes: int = 64 * MIB  # of bodies that are not answered yet, of all connections together
+    connections: int = 1000
+    idle_seconds: float = 120.0  # without a complete request or an answer
+
+
+class Rejection(NamedTuple):
+    """Why a connection is closed: what was sent is not answered, and nothing more is read."""
+
+    status: int
+    why: str
+
+
+class Ask(Enum):
+    """What a client waits for before it sends the body."""
+
+    CONTINUE = "100-continue"
+
+
+Event = Request | Rejection | Ask
+
+
+class Parser:
+    """The requests of one connection. After a rejection nothing more comes out."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._parser = httptools.HttpRequestParser(self)
+        self._events: list[Event] = []
+        self._room = 0
+        self._head_read = 0  # bytes of a head that is not complete yet, or of what is between chunks
+        self._is_over = False
+        self._begin()
+
+    def feed(self, data: bytes, room: int) -> list[Event]:
+        """What is complete with these bytes. `room` is for how many requests more there is room."""
+        if self._is_over:
+            return []
+        self._events, self._room = [], room
+        self._head_read += len(data)  # set back by a head, a piece of a body, a request that is complete
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._reject(400, NO_UPGRADE)
+        except httptools.HttpParserCallbackError:
+            self._reject(500, "an error of ours")
+        except httptools.HttpParserError as error:
+            self._reject(400, f"malformed request: {error}")
+        self._weigh(self._head_read)
+        return self._events
+
+    def stop(self) -> None:
+        """Nothing more is wanted: what was kept is let go."""
+        self._is_over = True
+        self._begin()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of a body that is not complete yet."""
+        return len(self._body)
+
+    def _begin(self) -> None:
+        self._target = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._fields = self._kept_bytes = 0
+        self._body = bytearray()
+
+    def _weigh(self, head_bytes: int) -> None:
+        if head_bytes > self._limits.head_bytes:
+            self._reject(431, "the request's head is too large")
+
+    def _reject(self, status: int, why: str) -> None:
+        if not self._is_over:
+            self.stop()
+            self._events.append(Rejection(status, why))
+
+    # --- called by httptools -----------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+        self._kept_bytes += len(url)
+        self._weigh(self._kept_bytes)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_over:
+            return
+        self._headers[name.lower()] = value
+        self._fields += 1
+        self._kept_bytes += len(name) + len(value)
+        self._weigh(self._kept_bytes)
+        if self._fields > self._limits.fields:
+            self._reject(431, "too many header fields")
+
+    def on_headers_complete(self) -> None:
+        self._head_read = 0
+        if not self._is_over and self._headers.get(b"expect", b"").lower() == b"100-continue":
+            self._events.append(Ask.CONTINUE)
+
+    def on_body(self, body: bytes) -> None:
+        self._head_read = 0
+        if self._is_over:
+            return
+        self._body += body
+        if len(self._body) > self._limits.body_bytes:
+            self._reject(413, "the body is too large")
+
+    def on_message_complete(self) -> None:
+        self._head_read = 0
+        if self._is_over:
+            return
+        if self._parser.should_upgrade():
+            self._reject(400, NO_UPGRADE)
+        elif not _PATH.match(self._target):
+            self._reject(400, "malformed request: the path has characters that no path has")
+        elif not self._room:
+            self._reject(429, "too many requests before the first was answered")
+        else:
+            self._room -= 1
+            self._events.append(self._request())
+            self._begin()
+
+    def _request(self) -> Request:
+        method, target = self._parser.get_method().decode("latin-1"), self._target.decode("latin-1")
+        return Request(method, target, self._headers, bytes(self._body), not self._parser.should_keep_alive())
