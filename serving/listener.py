@@ -225,9 +225,7 @@ class Connection(asyncio.Protocol):
             return
         first = self._waiting.popleft()
         is_last = self._is_last(first)
-        self._transport.write(
-            written(response, is_last=is_last, is_head=isinstance(first, Request) and first.method == "HEAD")
-        )
+        self._transport.write(written(response, is_last=is_last, is_head=first.method == "HEAD"))
         self._active_at = self._loop.time()
         if is_last:
             self._end()
@@ -258,8 +256,8 @@ class Connection(asyncio.Protocol):
 
     def _keep_pace(self) -> None:
         """Reads no more while answers are not taken, or while many requests wait: then until all are answered."""
-        are_many = 2 * len(self._waiting) > self._limits.waiting or (self._is_paused and self._waiting)
-        is_paused = bool(self._is_full or are_many)
+        are_many = 2 * len(self._waiting) > self._limits.waiting
+        is_paused = self._is_full or are_many or (self._is_paused and bool(self._waiting))
         if is_paused is self._is_paused or self._transport is None or self._transport.is_closing():
             return
         self._is_paused = is_paused
@@ -291,7 +289,6 @@ class Connection(asyncio.Protocol):
         """Bodies weigh until they are answered."""
         held = self._parser.held_bytes
         for each in self._waiting:
-            if isinstance(each, Request):
-                held += len(each.body)
+            held += len(each.body)
         self._listener.held_bytes += held - self._held_bytes
         self._held_bytes = held

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar
 
 import httptools
 
@@ -16,7 +16,9 @@ from serving.messages import Request
 
 KIB, MIB = 1024, 1024**2
 NO_UPGRADE = "this server speaks HTTP/1.1 only"
-_PATH = re.compile(rb"[!$%&'()*+,\-./0-9:;=@A-Z_a-z~]*(\?|$)")  # RFC 3986; a query may hold what browsers leave in it
+LARGE_HEAD = "the request's head is too large"
+# RFC 3986; a query may hold what browsers leave in it.
+_is_path = re.compile(rb"[!$%&'()*+,\-./0-9:;=@A-Z_a-z~]*(?:\?|$)").match
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,14 @@ class Limits:
     idle_seconds: float = 120.0  # without a complete request or an answer
 
 
-class Rejection(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rejection:
     """Why a connection is closed: what was sent is not answered, and nothing more is read."""
 
     status: int
     why: str
+    method: ClassVar[str] = ""
+    body: ClassVar[bytes] = b""  # nothing of the request is kept
 
 
 class Ask(Enum):
@@ -57,7 +62,7 @@ class Parser:
         self._events: list[Event] = []
         self._room = 0
         self._head_read = 0  # bytes of a head that is not complete yet, or of what is between chunks
-        self._is_over = False
+        self._may_be_large = self._is_over = False
         self._begin()
 
     def feed(self, data: bytes, room: int) -> list[Event]:
@@ -66,6 +71,7 @@ class Parser:
             return []
         self._events, self._room = [], room
         self._head_read += len(data)  # set back by a head, a piece of a body, a request that is complete
+        self._may_be_large = self._head_read > self._limits.head_bytes
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -74,7 +80,8 @@ class Parser:
             self._reject(500, "an error of ours")
         except httptools.HttpParserError as error:
             self._reject(400, f"malformed request: {error}")
-        self._weigh(self._head_read)
+        if self._head_read > self._limits.head_bytes:
+            self._reject(431, LARGE_HEAD)
         return self._events
 
     def stop(self) -> None:
@@ -90,12 +97,15 @@ class Parser:
     def _begin(self) -> None:
         self._target = b""
         self._headers: dict[bytes, bytes] = {}
-        self._fields = self._kept_bytes = 0
         self._body = bytearray()
 
-    def _weigh(self, head_bytes: int) -> None:
-        if head_bytes > self._limits.head_bytes:
-            self._reject(431, "the request's head is too large")
+    def _check_head(self) -> None:
+        if len(self._headers) > self._limits.fields:
+            self._reject(431, "too many header fields")
+        elif self._may_be_large:
+            kept = len(self._target) + sum(map(len, self._headers)) + sum(map(len, self._headers.values()))
+            if kept > self._limits.head_bytes:
+                self._reject(431, LARGE_HEAD)
 
     def _reject(self, status: int, why: str) -> None:
         if not self._is_over:
@@ -109,21 +119,13 @@ class Parser:
 
     def on_url(self, url: bytes) -> None:
         self._target += url
-        self._kept_bytes += len(url)
-        self._weigh(self._kept_bytes)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._is_over:
-            return
         self._headers[name.lower()] = value
-        self._fields += 1
-        self._kept_bytes += len(name) + len(value)
-        self._weigh(self._kept_bytes)
-        if self._fields > self._limits.fields:
-            self._reject(431, "too many header fields")
 
     def on_headers_complete(self) -> None:
         self._head_read = 0
+        self._check_head()
         if not self._is_over and self._headers.get(b"expect", b"").lower() == b"100-continue":
             self._events.append(Ask.CONTINUE)
 
@@ -137,18 +139,19 @@ class Parser:
 
     def on_message_complete(self) -> None:
         self._head_read = 0
+        self._check_head()  # there may be fields behind the body
         if self._is_over:
             return
         if self._parser.should_upgrade():
             self._reject(400, NO_UPGRADE)
-        elif not _PATH.match(self._target):
+        elif not _is_path(self._target):
             self._reject(400, "malformed request: the path has characters that no path has")
         elif not self._room:
             self._reject(429, "too many requests before the first was answered")
         else:
             self._room -= 1
             self._events.append(self._request())
-            self._begin()
+            self._body.clear()
 
     def _request(self) -> Request:
         method, target = self._parser.get_method().decode("latin-1"), self._target.decode("latin-1")

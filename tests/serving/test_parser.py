@@ -16,6 +16,7 @@ POST = b"POST /p HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"
 POSTED = Request("POST", "/p", {b"content-length": b"3"}, b"abc")
 CHUNKED = b"POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 EXPECTING = b"POST /p HTTP/1.1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+MANY_FIELDS = b"".join(b"a%d: b\r\n" % number for number in range(6))
 TOO_LARGE_A_HEAD = Rejection(431, "the request's head is too large")
 TOO_LARGE_A_BODY = Rejection(413, "the body is too large")
 ODD_PATH = Rejection(400, "malformed request: the path has characters that no path has")
@@ -72,16 +73,16 @@ REJECTED: dict[str, tuple[bytes, Rejection]] = {
         TOO_LARGE_A_BODY,
     ),
     "a field without end": (b"GET / HTTP/1.1\r\na: " + b"x" * 1000, TOO_LARGE_A_HEAD),
-    "a URL without end": (b"GET /" + b"x" * 1000, TOO_LARGE_A_HEAD),
+    "a URL without end": (b"GET /" + b"x" * 1000 + b" HTTP/1.1\r\n\r\n", TOO_LARGE_A_HEAD),
     "fields that are too large together": (
         b"GET / HTTP/1.1\r\n" + b"".join(b"a%d: %s\r\n" % (each, b"x" * 300) for each in range(4)) + b"\r\n",
         TOO_LARGE_A_HEAD,
     ),
     "too many fields": (
-        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 6 + b"\r\n",
+        b"GET / HTTP/1.1\r\n" + MANY_FIELDS + b"\r\n",
         Rejection(431, "too many header fields"),
     ),
-    "fields behind the body": (CHUNKED + b"0\r\n" + b"a: b\r\n" * 6, Rejection(431, "too many header fields")),
+    "fields behind the body": (CHUNKED + b"0\r\n" + MANY_FIELDS + b"\r\n", Rejection(431, "too many header fields")),
     "a path that is none": (b"GET //[ HTTP/1.1\r\n\r\n", ODD_PATH),
     "a path with a quote": (b'GET /a"b HTTP/1.1\r\n\r\n', ODD_PATH),
     "another protocol": (
