@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._waiting.clear()
         self._parser.stop()
-        self._count()
+        self._go_on()
         self._listener.forget(self)
         if self._task is not None:
             self._task.cancel()
@@ -182,20 +182,17 @@ class Connection(asyncio.Protocol):
             else:
                 self._waiting.append(event)
                 self._active_at = self._loop.time()
-        self._count()
+        self._go_on()
         if self._listener.held_bytes > self._limits.held_bytes:
             self._reject(503, "too many large requests at once")
-        self._keep_pace()
-        self._go_on()
 
     def pause_writing(self) -> None:
         """A client that does not read its answers is not read from, and not answered, until it does."""
         self._is_full = True
-        self._keep_pace()
+        self._pause(True)
 
     def resume_writing(self) -> None:
         self._is_full = False
-        self._keep_pace()
         self._go_on()
 
     # --- answering ---------------------------------------------------------------------------------------------------
@@ -224,13 +221,12 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         first = self._waiting.popleft()
-        is_last = self._is_last(first)
+        is_over = self._listener.is_stopping or self._is_ending
+        is_last = first.is_last or (is_over and not self._waiting)
         self._transport.write(written(response, is_last=is_last, is_head=first.method == "HEAD"))
         self._active_at = self._loop.time()
         if is_last:
             self._end()
-        self._count()
-        self._keep_pace()
         self._go_on()
 
     def _answered(self, task: asyncio.Future[Response]) -> None:
@@ -244,20 +240,21 @@ class Connection(asyncio.Protocol):
             log.error("an answer failed", exc_info=error)
             self._reject(500, "an error of ours")
 
-    def _is_last(self, first: Request | Rejection) -> bool:
-        is_over = self._listener.is_stopping or self._is_ending
-        return isinstance(first, Rejection) or first.is_last or (is_over and not self._waiting)
-
     def _go_on(self) -> None:
-        is_held_up = self._is_ready or self._is_full or self._task is not None
-        if self._waiting and not is_held_up and self._transport is not None:
+        """After whatever has changed: counts bodies, reads or does not, and lets the next one be answered."""
+        waiting, held = self._waiting, len(self._parser.body)
+        for each in waiting:
+            held += len(each.body)
+        self._listener.held_bytes += held - self._held_bytes
+        self._held_bytes = held
+        if self._is_paused or 2 * len(waiting) > self._limits.waiting:
+            self._pause(self._is_full or bool(waiting))
+        if waiting and not (self._is_ready or self._is_full) and self._task is None and self._transport is not None:
             self._is_ready = True
             self._listener.answer_soon(self)
 
-    def _keep_pace(self) -> None:
-        """Reads no more while answers are not taken, or while many requests wait: then until all are answered."""
-        are_many = 2 * len(self._waiting) > self._limits.waiting
-        is_paused = self._is_full or are_many or (self._is_paused and bool(self._waiting))
+    def _pause(self, is_paused: bool) -> None:
+        """Reads no more while answers are not taken, or once many requests wait: then until all are answered."""
         if is_paused is self._is_paused or self._transport is None or self._transport.is_closing():
             return
         self._is_paused = is_paused
@@ -277,18 +274,9 @@ class Connection(asyncio.Protocol):
         self._parser.stop()
         under_way = [] if self._task is None else [self._waiting[0]]
         self._waiting = deque([*under_way, Rejection(status, why)])
-        self._count()
         self._go_on()
 
     def _invite(self) -> None:
         """To send the body, unless earlier answers are due first."""
         if not self._waiting and self._transport is not None:
             self._transport.write(CONTINUE)
-
-    def _count(self) -> None:
-        """Bodies weigh until they are answered."""
-        held = self._parser.held_bytes
-        for each in self._waiting:
-            held += len(each.body)
-        self._listener.held_bytes += held - self._held_bytes
-        self._held_bytes = held

@@ -5,7 +5,6 @@ Limits count what is kept. The head is the request line and all fields together,
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
@@ -15,10 +14,7 @@ import httptools
 from serving.messages import Request
 
 KIB, MIB = 1024, 1024**2
-NO_UPGRADE = "this server speaks HTTP/1.1 only"
 LARGE_HEAD = "the request's head is too large"
-# RFC 3986; a query may hold what browsers leave in it.
-_is_path = re.compile(rb"[!$%&'()*+,\-./0-9:;=@A-Z_a-z~]*(?:\?|$)").match
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +38,7 @@ class Rejection:
     why: str
     method: ClassVar[str] = ""
     body: ClassVar[bytes] = b""  # nothing of the request is kept
+    is_last: ClassVar[bool] = True
 
 
 class Ask(Enum):
@@ -54,7 +51,7 @@ Event = Request | Rejection | Ask
 
 
 class Parser:
-    """The requests of one connection. After a rejection nothing more comes out."""
+    """The requests of one connection. After a rejection nothing more comes out. `body` is not complete yet."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -75,7 +72,8 @@ class Parser:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._reject(400, NO_UPGRADE)
+            self._events = self._events[:-1]  # the request itself
+            self._reject(400, "this server speaks HTTP/1.1 only")
         except httptools.HttpParserCallbackError:
             self._reject(500, "an error of ours")
         except httptools.HttpParserError as error:
@@ -89,20 +87,16 @@ class Parser:
         self._is_over = True
         self._begin()
 
-    @property
-    def held_bytes(self) -> int:
-        """Of a body that is not complete yet."""
-        return len(self._body)
-
     def _begin(self) -> None:
         self._target = b""
         self._headers: dict[bytes, bytes] = {}
-        self._body = bytearray()
+        self._fields: dict[bytes, bytes] = {}  # what comes behind the body is dropped
+        self.body: bytes | bytearray = b""  # as far as it is there
 
     def _check_head(self) -> None:
         if len(self._headers) > self._limits.fields:
             self._reject(431, "too many header fields")
-        elif self._may_be_large:
+        elif self._may_be_large:  # else there were not so many bytes
             kept = len(self._target) + sum(map(len, self._headers)) + sum(map(len, self._headers.values()))
             if kept > self._limits.head_bytes:
                 self._reject(431, LARGE_HEAD)
@@ -115,44 +109,45 @@ class Parser:
     # --- called by httptools -----------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        self._begin()
+        self._target = b""
+        self._fields = {}
 
     def on_url(self, url: bytes) -> None:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
+        self._fields[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         self._head_read = 0
+        self._headers, self._fields = self._fields, {}
         self._check_head()
-        if not self._is_over and self._headers.get(b"expect", b"").lower() == b"100-continue":
+        if b"expect" in self._headers and self._headers[b"expect"].lower() == b"100-continue" and not self._is_over:
             self._events.append(Ask.CONTINUE)
 
     def on_body(self, body: bytes) -> None:
         self._head_read = 0
         if self._is_over:
             return
-        self._body += body
-        if len(self._body) > self._limits.body_bytes:
+        self.body = self._joined(body) if self.body else body
+        if len(self.body) > self._limits.body_bytes:
             self._reject(413, "the body is too large")
 
     def on_message_complete(self) -> None:
         self._head_read = 0
-        self._check_head()  # there may be fields behind the body
         if self._is_over:
             return
-        if self._parser.should_upgrade():
-            self._reject(400, NO_UPGRADE)
-        elif not _is_path(self._target):
-            self._reject(400, "malformed request: the path has characters that no path has")
-        elif not self._room:
+        if not self._room:
             self._reject(429, "too many requests before the first was answered")
-        else:
-            self._room -= 1
-            self._events.append(self._request())
-            self._body.clear()
-
-    def _request(self) -> Request:
+            return
+        self._room -= 1
         method, target = self._parser.get_method().decode("latin-1"), self._target.decode("latin-1")
-        return Request(method, target, self._headers, bytes(self._body), not self._parser.should_keep_alive())
+        is_last = not self._parser.should_keep_alive()
+        self._events.append(Request(method, target, self._headers, bytes(self.body), is_last))
+        self.body = b""
+
+    def _joined(self, body: bytes) -> bytearray:
+        """A body that comes in one piece is not copied; others grow in place."""
+        joined = bytearray(self.body) if isinstance(self.body, bytes) else self.body
+        joined += body
+        return joined

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Mapping
 
 from serving.listener import Answer
 from serving.messages import Request, Response, text
+
+_PATH = re.compile(r"[!$%&'()*+,\-./0-9:;=@A-Z_a-z~]*")  # RFC 3986
 
 
 class Routes:
@@ -17,8 +20,14 @@ class Routes:
     def answer(self, request: Request) -> Response | Awaitable[Response]:
         answers = self._answers.get(request.path)
         if answers is None:
-            return text(404, "there is no such path")
+            return _unknown(request.path)
         answer = answers.get("GET" if request.method == "HEAD" else request.method)
         if answer is None:
             return text(405, f"expected {' or '.join(answers)}", ("allow", ", ".join(answers)))
         return answer(request)
+
+
+def _unknown(path: str) -> Response:
+    if _PATH.fullmatch(path) is None:
+        return text(400, "malformed request: the path has characters that no path has")
+    return text(404, "there is no such path")
