@@ -10,12 +10,16 @@ RUN python3 -m venv /opt/spotweave \
  && /opt/build/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements/build.txt
 COPY setup.cfg pyproject.toml README.md LICENSE ./
 COPY placement placement
+COPY report report
+COPY serving serving
 COPY kube kube
 COPY webhook webhook
 COPY rebalancer rebalancer
 COPY certs certs
 COPY dashboard dashboard
 COPY localcluster localcluster
+COPY generators generators
+COPY demo demo
 COPY cli cli
 COPY manifests manifests
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . \

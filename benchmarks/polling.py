@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -32,8 +32,8 @@ from benchmarks.report import Round, rounds_wanted, tell
 from benchmarks.stores import index_in_memory
 from benchmarks.synthetic import Size, raw_pod
 from dashboard.access import Guard
-from dashboard.answercache import Desk
-from dashboard.server import serving
+from dashboard.answercache import AnswerCache
+from dashboard.server import serving_page
 from dashboard.viewer import Around, Viewer
 from kube.following import Stores
 from kube.resources import PODS_IN_FULL
@@ -174,7 +174,7 @@ def serve() -> None:
     gc.collect()
     gc.freeze()
     passes = Passes(index)
-    with serving(Desk(passes.viewer, passes.history), Guard(), "127.0.0.1:0") as port:
+    with serving_page(AnswerCache(passes.viewer, passes.history), Guard(), "127.0.0.1:0") as port:
         print(port, flush=True)
         for asked in sys.stdin:
             print(json.dumps(_measured(passes, stores, lines, int(asked))), flush=True)
@@ -243,10 +243,17 @@ class Looker:
 
 
 async def look(port: int, *, is_page: bool) -> None:
-    """Until it is told to stop. Says when all were answered, and in the end how many answers there were a second."""
-    chance = random.Random(port)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=not is_page)) as session:
-        lookers = [Looker(f"http://127.0.0.1:{port}/api/v1/", is_page, session) for _ in range(CLIENTS)]
+    """Until it is told to stop. Says when all were answered, and in the end how many answers there were a second.
+
+    Each has connections of its own, as each browser has: pages that shared them would be counted as fewer.
+    """
+    chance, url = random.Random(port), f"http://127.0.0.1:{port}/api/v1/"
+    async with AsyncExitStack() as sessions:
+        lookers = []
+        for _ in range(CLIENTS):
+            connector = aiohttp.TCPConnector(force_close=not is_page)
+            session = await sessions.enter_async_context(aiohttp.ClientSession(connector=connector))
+            lookers.append(Looker(url, is_page, session))
         tasks = [asyncio.create_task(each.looks(chance.random() * POLL_SECONDS)) for each in lookers]
         while not all(each.answers > 1 for each in lookers):  # so that the first questions, all at once, are over
             await asyncio.sleep(0.05)

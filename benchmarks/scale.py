@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +25,6 @@ from statistics import median
 from typing import Any
 
 import msgspec
-from flask import Flask
 from kubernetes.client import Configuration
 from rich.console import Console
 from rich.table import Table
@@ -34,9 +34,8 @@ from benchmarks.report import rounds_wanted
 from benchmarks.stores import index_in_memory
 from benchmarks.synthetic import Size
 from dashboard.access import Guard, known_hosts
-from dashboard.answercache import Desk
-from dashboard.app import create_app as create_dashboard
-from dashboard.server import serving as serving_page
+from dashboard.answercache import AnswerCache
+from dashboard.server import serving_page
 from dashboard.viewer import Around, Viewer
 from kube.client import Client
 from kube.crashpoints import NO_FAULTS
@@ -49,11 +48,11 @@ from placement.outage import Outages
 from placement.plan.actions import Plan
 from placement.plan.scene import Scene
 from placement.plan.select import plan
-from rebalancer.app import create_app, serving
 from rebalancer.executor import Done, Executor
 from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import RebalancerMetrics
+from rebalancer.probes import probes, serving_probes
 from rebalancer.program import RebalancerProgram
 from report.history import History
 
@@ -143,21 +142,23 @@ def follow(size: Size, port: int) -> Figures:
     client = Client(Configuration(host=f"http://127.0.0.1:{port}"), user_agent="spotweave-bench")
     program = RebalancerProgram(client, configuration.Configuration(), NO_FAULTS)
     start_mib, began = _memory_mib("VmRSS"), time.monotonic()
-    probes, desk = create_app(program.metrics, program.missing), Desk(program.viewer, program.history)
-    guard = Guard(known_hosts(None, []))
-    page_ = create_dashboard(desk, guard)
+    answer, guard = probes(program.metrics, program.missing), Guard(known_hosts(None, []))
+    cache = AnswerCache(program.viewer, program.history)
     runs = threading.Thread(target=program.run, name="loop")
-    with serving(probes, "127.0.0.1:0"), serving_page(desk, guard, "127.0.0.1:0"):
+    with (
+        serving_probes(answer, "127.0.0.1:0") as probes_port,
+        serving_page(cache, guard, "127.0.0.1:0") as page_port,
+    ):
         runs.start()
         _await(lambda: program.missing() is None)
         sync_seconds, list_seconds = time.monotonic() - began, _cpu_seconds(PODS_INFORMER)
         _await(lambda: program.viewer.view() is not None)
-        _look(probes, page_)
+        _look(probes_port, page_port)
         synced_mib, planned_seconds = _memory_mib("VmRSS"), _cpu_seconds("loop")
         event_seconds = _heard(client, program.followed.stores.of(PODS_IN_FULL), min(EVENTS, size.pods)) - list_seconds
         time.sleep(2.0)  # and everything was decided
         loop_seconds = _cpu_seconds("loop") - planned_seconds
-        _look(probes, page_)
+        _look(probes_port, page_port)
         program.loop.stop()
         runs.join()
     return {
@@ -181,12 +182,12 @@ def _await(is_so: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def _look(probes: Flask, page_: Flask) -> None:
+def _look(probes_port: int, page_port: int) -> None:
     """As Prometheus and a person do."""
-    for app, path in ((probes, "/metrics"), (page_, "/"), (page_, "/api/v1/overview"), (page_, "/api/v1/workloads")):
-        answer = app.test_client().get(path, headers={"host": "127.0.0.1"})
-        if answer.status_code != 200:
-            raise RuntimeError(f"{path}: {answer.status}")
+    paths = ((probes_port, "metrics"), *((page_port, path) for path in ("", "api/v1/overview", "api/v1/workloads")))
+    for port, path in paths:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=SYNC_SECONDS) as answer:
+            answer.read()
 
 
 def _heard(client: Client, pods: Store[Pod], changes: int) -> float:

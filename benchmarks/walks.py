@@ -36,8 +36,8 @@ from tests.rebalancer.rebalancing import Rebalancer
 from tests.rebalancer.simulation import Cluster
 from tests.webhook.generate import CORPUS, adopted, review_of
 from tests.webhook.world import World
-from webhook.app import Door
 from webhook.metrics import WebhookMetrics
+from webhook.reviewer import Reviewer
 
 ROOT = Path(__file__).parent.parent
 OURS = tuple(f"{ROOT / each}/" for each in ("certs", "kube", "placement", "rebalancer", "report", "serving", "webhook"))
@@ -129,8 +129,8 @@ def walk_of(work: Callable[[], object]) -> Walk:
 
 def review_walks(pod: str) -> tuple[Walk, Walk]:
     """Of the first pod of a workload; and of one whose kind is known (each class has its own first pods)."""
-    door = Door(World().admission, WebhookMetrics())
-    *_, last = walks = [walk_of(lambda: door.answer_or_wait(body)) for body in _bodies(pod, 4)]  # noqa: B023
+    reviewer = Reviewer(World().admission, WebhookMetrics())
+    *_, last = walks = [walk_of(lambda: reviewer.answer(body)) for body in _bodies(pod, 4)]  # noqa: B023
     return walks[0], last
 
 

@@ -7,14 +7,15 @@ otherwise read all of this through the browser of whoever looks at it.
 from __future__ import annotations
 
 import hmac
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from placement import names
+from serving.messages import Request
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 HEADERS: Mapping[str, str] = {
@@ -30,18 +31,16 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-class Fields(Protocol):
-    """A request's headers."""
-
-    def get(self, name: str, default: str, /) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why somebody is not let in."""
 
     status: int
-    text: str
+    why: str
+
+    @property
+    def body(self) -> bytes:
+        return json.dumps({"error": self.why}).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +50,19 @@ class Guard:
     hosts: frozenset[str] = frozenset(LOOPBACK)
     token_file: Path | None = None
 
-    def refusal(self, method: str, headers: Fields, *, is_data: bool) -> Refusal | None:
-        """Pages hold nothing worth a token; data does. Headers are asked for in lower case."""
-        if method not in ("GET", "HEAD"):
+    def refusal(self, request: Request, *, is_data: bool) -> Refusal | None:
+        """Pages hold nothing worth a token; data does."""
+        if request.method not in ("GET", "HEAD"):
             return Refusal(405, "read-only: GET and HEAD alone")
-        host = headers.get("host", "")
+        host = request.header("host")
         if name_of(host) not in self.hosts:
             return Refusal(403, f"not known by the name {name_of(host)!r}: start with --dashboard-host")
-        origin = headers.get("origin", "")
+        origin = request.header("origin")
         if origin and urlsplit(origin).netloc != host:
             return Refusal(403, "not for pages of other origins")
-        if is_data and headers.get("sec-fetch-site", "") in ("cross-site", "same-site"):
+        if is_data and request.header("sec-fetch-site") in ("cross-site", "same-site"):
             return Refusal(403, "not for pages of other sites")
-        if is_data and self.token_file is not None and not self._is_token(headers.get("authorization", "")):
+        if is_data and self.token_file is not None and not self._is_token(request.header("authorization")):
             return Refusal(401, "a bearer token is asked for")
         return None
 

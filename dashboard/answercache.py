@@ -1,15 +1,14 @@
-"""The desk: answers from the latest view. What is asked again is not worked out, encoded or compressed again.
+"""Answers from the latest view. What is asked again is not worked out or encoded again.
 
-A body holds what a question comes to, and is kept until that is something else; how much it is worth (its age, whether
-this replica leads) goes in front of it, and into a header beside, so that who knows the body is told that alone.
+A body holds what a question comes to, and is kept until that is something else. What it is worth (its age, whether this
+replica leads) goes in front of it, and into a header beside it: a client that knows the body gets the header alone.
+With its age, an answer is good for a tenth of a second; in that time it is compressed once for all who ask.
 """
 
 from __future__ import annotations
 
-import struct
-import zlib
+import gzip
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from threading import Lock
@@ -21,35 +20,25 @@ from dashboard.viewer import LASTS_SECONDS, Viewer
 from report.answers import Raw, Unclear, Unknown
 from report.history import History
 from report.view import View
+from serving.messages import Response
 
 MOST_KEPT = 16 * 1024**2  # bytes of answers
-LARGEST_PLAIN = 1024  # bytes; longer answers are compressed for who takes that
+LARGEST_PLAIN = 1024  # bytes; longer answers are compressed for clients that take that
+LARGEST_QUICK = 64 * 1024  # bytes that are compressed on the event loop: less than a millisecond
 STATE = "Spotweave-State"
 JSON = "application/json"
 PACE_SECONDS = 2.0  # the page asks again after so long
 SOONEST_SECONDS = 0.5
 SAME_SECONDS = 0.1  # so long all are told the same, their age included
 MOST_QUESTIONS = 15  # a second, of all pages together: the more there are, the rarer each asks
-GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 
-Answer = Callable[[View], Raw]
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer, as HTTP has it."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    written: dict[bool, bytes] = field(default_factory=dict)  # by the server: all of it, as a connection's last or not
+WorkOut = Callable[[View], Raw]
 
 
 class Body(NamedTuple):
     """What a question comes to, without its opening brace."""
 
     plain: bytes
-    deflated: bytes
     etag: str
 
 
@@ -58,7 +47,7 @@ class Said(NamedTuple):
 
     view: View | None
     at: float
-    replies: dict[tuple[str, bool, bool], Reply]
+    replies: dict[tuple[str, bool, bool], Response]
 
 
 class KeptBodies(NamedTuple):
@@ -68,7 +57,7 @@ class KeptBodies(NamedTuple):
     bodies: dict[str, Body]
 
 
-class Desk:
+class AnswerCache:
     """`watchers` is how many look, as far as the server knows."""
 
     def __init__(self, viewer: Viewer, history: History) -> None:
@@ -83,7 +72,7 @@ class Desk:
         self._size = 0
         self._said = Said(None, 0.0, {})
 
-    def answer(self, asked: str, work_out: Answer, *, takes_gzip: bool = False, known: str = "") -> Reply:
+    def answer(self, asked: str, work_out: WorkOut, *, takes_gzip: bool = False, known: str = "") -> Response:
         """`known` is what the asker has: If-None-Match."""
         view = self._viewer.view(self.view_seconds)
         if view is None:
@@ -94,25 +83,35 @@ class Desk:
             return self._failed(404, view, str(error))
         except Unclear as error:
             return self._failed(400, view, str(error))
-        return self._reply(view, body, takes_gzip, known)
+        return self._said_now(view, asked, body, takes_gzip, known == body.etag)
 
-    def quick(self, asked: str, *, takes_gzip: bool, known: str) -> Reply | None:
-        """The same where nothing is to be worked out for it; else None."""
+    def quick(self, asked: str, *, takes_gzip: bool, known: str) -> Response | None:
+        """The same where next to nothing is to be done for it; else None."""
         view, kept = self._viewer.renewed(self.view_seconds), self._kept
         if view is None or kept.made_of != self._made_of(view):
             return None
         body = kept.bodies.get(asked)
         return None if body is None else self._again(view, asked, body, takes_gzip, known == body.etag)
 
-    def _again(self, view: View, asked: str, body: Body, takes_gzip: bool, is_known: bool) -> Reply:
+    def count_watchers(self, count: int) -> None:
+        self.watchers = count
+
+    def _again(self, view: View, asked: str, body: Body, takes_gzip: bool, is_known: bool) -> Response | None:
         """Pages ask at the same moment: what one of them is told, all of them are."""
+        said = self._said
+        is_now = said.view is view and abs(self._viewer.around.now() - said.at) < SAME_SECONDS
+        reply = said.replies.get((asked, takes_gzip, is_known)) if is_now else None
+        if reply is not None:
+            return reply
+        is_large = takes_gzip and not is_known and len(body.plain) > LARGEST_QUICK
+        return None if is_large else self._said_now(view, asked, body, takes_gzip, is_known)
+
+    def _said_now(self, view: View, asked: str, body: Body, takes_gzip: bool, is_known: bool) -> Response:
+        """Made now, and kept for who asks within the next moment."""
         said, now = self._said, self._viewer.around.now()
         if said.view is not view or abs(now - said.at) >= SAME_SECONDS:
             said = self._said = Said(view, now, {})
-        key = (asked, takes_gzip, is_known)
-        reply = said.replies.get(key)
-        if reply is None:
-            reply = said.replies[key] = self._reply(view, body, takes_gzip, body.etag if is_known else "")
+        reply = said.replies[asked, takes_gzip, is_known] = self._reply(view, body, takes_gzip, is_known)
         return reply
 
     @property
@@ -143,20 +142,20 @@ class Desk:
             self._latest = (view, made_of)
         return made_of
 
-    def _reply(self, view: View, body: Body, takes_gzip: bool, known: str) -> Reply:
+    def _reply(self, view: View, body: Body, takes_gzip: bool, is_known: bool) -> Response:
         state = self._state(view)
-        headers = {"Content-Type": JSON, "ETag": body.etag, STATE: state, "Vary": "Accept-Encoding"}
-        if known == body.etag:
-            return Reply(304, headers, b"")
-        front = state[:-1].encode() + b","
+        headers = (("ETag", body.etag), (STATE, state), ("Vary", "Accept-Encoding"))
+        if is_known:
+            return Response(304, b"", JSON, headers)
+        whole = state[:-1].encode() + b"," + body.plain
         if takes_gzip and len(body.plain) > LARGEST_PLAIN:
-            return Reply(200, {**headers, "Content-Encoding": "gzip"}, packed(front, body))
-        return Reply(200, headers, front + body.plain)
+            return Response(200, gzip.compress(whole, 1, mtime=0), JSON, (*headers, ("Content-Encoding", "gzip")))
+        return Response(200, whole, JSON, headers)
 
-    def _failed(self, status: int, view: View | None, why: str) -> Reply:
+    def _failed(self, status: int, view: View | None, why: str) -> Response:
         state = self._state(view)
         text = state[:-1].encode() + b"," + msgspec.json.encode({"error": why})[1:]
-        return Reply(status, {"Content-Type": JSON, STATE: state}, text)
+        return Response(status, text, JSON, ((STATE, state),))
 
     def _state(self, view: View | None) -> str:
         """How much the rest is worth: how old it is, whether this replica leads and hears from the API server."""
@@ -171,7 +170,7 @@ class Desk:
         }
         return msgspec.json.encode(told).decode()
 
-    def _body(self, view: View, asked: str, work_out: Answer) -> Body:
+    def _body(self, view: View, asked: str, work_out: WorkOut) -> Body:
         with self._lock:
             made_of = self._made_of(view)
             if self._kept.made_of != made_of:
@@ -195,13 +194,4 @@ def encoded(raw: bytes, older: Body | None) -> Body:
     plain = raw[1:]
     if older is not None and older.plain == plain:
         return older
-    deflate = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return Body(plain, deflate.compress(plain) + deflate.flush(), f'W/"{sha256(plain).hexdigest()[:16]}"')
-
-
-def packed(front: bytes, body: Body) -> bytes:
-    """Gzip of both: what is in front as a stored block, then the blocks that were compressed once."""
-    stored = b"\0" + struct.pack("<HH", len(front), len(front) ^ 0xFFFF) + front
-    check = zlib.crc32(body.plain, zlib.crc32(front))
-    end = struct.pack("<II", check, (len(front) + len(body.plain)) & 0xFFFFFFFF)
-    return GZIP_HEAD + stored + body.deflated + end
+    return Body(plain, f'W/"{sha256(plain).hexdigest()[:16]}"')

@@ -1,4 +1,4 @@
-"""The dashboard as a Flask application: one page, its files, and a read API."""
+"""The dashboard's routes as a Flask application: one page, its files, and a read API."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from flask import Flask, Response, request
 
-from dashboard.access import HEADERS, Guard
-from dashboard.answercache import JSON, Answer, Desk
+from dashboard.answercache import JSON, AnswerCache, WorkOut
 from report import answers
 from report import whatif as drills
 from report.answers import Raw, Selection, Unclear
@@ -28,31 +27,16 @@ API = "/api/v1/"
 LONGEST_TEXT = 200
 
 
-def create_app(desk: Desk, guard: Guard) -> Flask:
+def create_app(cache: AnswerCache) -> Flask:
+    """For those who are let in: `server` asks before, and adds the headers that every answer has."""
     app = Flask("dashboard", static_folder=None)
-
-    @app.before_request
-    def refuse() -> Response | None:
-        refusal = guard.refusal(request.method, request.headers, is_data=request.path.startswith(API))
-        if refusal is None:
-            return None
-        answer = _json(refusal.status, {"error": refusal.text})
-        if refusal.status == 401:
-            answer.headers["WWW-Authenticate"] = "Bearer"
-        return answer
-
-    @app.after_request
-    def forbid(response: Response) -> Response:
-        response.headers.update(HEADERS)
-        response.headers.setdefault("Cache-Control", "no-store")
-        return response
 
     @app.errorhandler(404)
     def unknown(_error: Exception) -> Response:
         return _json(404, {"error": "there is no such page"})
 
     _add_pages(app)
-    _add_api(app, desk)
+    _add_api(app, cache)
     return app
 
 
@@ -68,17 +52,17 @@ def _add_pages(app: Flask) -> None:
         return files[name].answer() if name in files else _json(404, {"error": "there is no such file"})
 
 
-def _add_api(app: Flask, desk: Desk) -> None:
-    history = desk.history
+def _add_api(app: Flask, cache: AnswerCache) -> None:
+    history = cache.history
 
-    def answer(work_out: Answer) -> Response:
-        reply = desk.answer(
+    def answer(work_out: WorkOut) -> Response:
+        reply = cache.answer(
             request.full_path.rstrip("?"),
             work_out,
             takes_gzip=bool(request.accept_encodings.quality("gzip")),
             known=request.headers.get("If-None-Match", ""),
         )
-        return Response(reply.body, reply.status, reply.headers)
+        return Response(reply.body, reply.status, reply.headers, content_type=reply.content_type)
 
     @app.get(API + "overview")
     def overview() -> Response:

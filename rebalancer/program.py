@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from dashboard.access import Guard
-from dashboard.answercache import Desk
-from dashboard.server import serving as serving_page
+from dashboard.answercache import AnswerCache
+from dashboard.server import serving_page
 from dashboard.viewer import NO_PRICES, Around, Viewer
 from kube.client import Client
 from kube.configmaps import ObservedMemory, OutageMemory, PauseMemory, change_observed
@@ -29,13 +29,13 @@ from kube.resources import NAMESPACES, NODES, PODS_IN_FULL, REBALANCER, STATE, r
 from placement.configuration import Configuration
 from placement.pause import standing
 from placement.plan.actions import Plan
-from rebalancer.app import create_app, serving
 from rebalancer.executor import MOST_ENDS, Done, Executor, LastLook
 from rebalancer.index import Index
 from rebalancer.interruptions import Observer
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import RebalancerMetrics
 from rebalancer.notify import Teller
+from rebalancer.probes import probes, serving_probes
 from rebalancer.pulse import Pulse
 from report.history import Archive, History
 from report.savings import Prices
@@ -45,13 +45,13 @@ log = logging.getLogger(__name__)
 WRITERS = 16
 
 
-def run(program: RebalancerProgram, probes: str, page: str, guard: Guard) -> None:
-    """Until it is told to stop; `probes` and `page` are where it listens, HOST:PORT each."""
+def run(program: RebalancerProgram, probes_at: str, page_at: str, guard: Guard) -> None:
+    """Until it is told to stop; `probes_at` and `page_at` are where it listens, HOST:PORT each."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
     with (
-        serving(create_app(program.metrics, program.missing, program.pulse.hang), probes),
-        serving_page(Desk(program.viewer, program.history), guard, page),
+        serving_probes(probes(program.metrics, program.missing, program.pulse.hang), probes_at),
+        serving_page(AnswerCache(program.viewer, program.history), guard, page_at),
     ):
         program.run()
 

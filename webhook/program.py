@@ -31,13 +31,15 @@ from kube.resources import CONFIGURATION_VERSIONS, LEADER, PODS, STATE, WEBHOOK,
 from kube.store import Store
 from placement import names
 from placement.configuration import Configuration
+from serving.listener import bind
 from webhook.admission import Admission, Caches
-from webhook.app import Door, create_app
 from webhook.metrics import WebhookMetrics
 from webhook.mistakes import Mistakes
 from webhook.ownership import Tenure
 from webhook.peers import HttpsLines, Peers
-from webhook.server import Gateway, TlsIdentity, bind, serve
+from webhook.reviewer import Reviewer
+from webhook.routes import ports
+from webhook.server import TlsIdentity, serve
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +78,7 @@ def run(client: Client, configuration: Configuration, addresses: Addresses, keep
 
 async def _serve(program: WebhookProgram, tls: list[socket.socket], plain: socket.socket) -> None:
     await serve(
-        program.gateway,
+        program.ports,
         program.identity,
         tls,
         plain,
@@ -141,8 +143,8 @@ class WebhookProgram:
         self.metrics.cache_age.set_function(lambda: self.followed.awaited.age_seconds(time.monotonic()))
         ledger = self.admission.ledger
         tenure = Tenure(self.peers, ledger, lambda: pods.latest, lambda: pods.applied) if self.peers else None
-        door = Door(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"), tenure)
-        self.gateway = Gateway(create_app(door, self.metrics, self.missing), door)
+        reviewer = Reviewer(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"), tenure)
+        self.ports = ports(reviewer, self.metrics, self.missing)
 
     def missing(self) -> str | None:
         """What is missing until this replica is ready."""

@@ -15,10 +15,12 @@ from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload
 from placement.outage import Outages
+from serving.listener import bind
 from webhook.admission import Admission, Caches
-from webhook.app import Door, create_app
 from webhook.metrics import WebhookMetrics
-from webhook.server import Gateway, TlsIdentity, bind, serve
+from webhook.reviewer import Reviewer
+from webhook.routes import ports
+from webhook.server import TlsIdentity, serve
 
 UID = "7e2b1f5c-0000-4000-8000-000000000001"
 
@@ -66,11 +68,10 @@ async def main(certificate: str, key: str, address: str) -> None:
         look_up=lambda _owner, _namespace: None,
     )
     running_pods(known)
-    door = Door(admission, metrics)
     spare_caches(lambda _seconds: True)  # as the program itself does
     identity.load(Path(certificate).read_bytes(), Path(key).read_bytes())
-    gateway = Gateway(create_app(door, metrics, lambda: None), door)
-    await serve(gateway, identity, [bind(address)], bind("127.0.0.1:0"), background=forever)
+    both = ports(Reviewer(admission, metrics), metrics, lambda: None)
+    await serve(both, identity, [bind(address)], bind("127.0.0.1:0"), background=forever)
 
 
 if __name__ == "__main__":

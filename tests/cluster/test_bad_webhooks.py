@@ -34,7 +34,7 @@ from kube.client import JSON_PATCH, Client, connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
 from tests.cluster.world import World, failed_open, is_exact, label, pod_spec, wait_for, workload
-from webhook.app import LARGEST_BODY
+from webhook.server import LARGEST_BODY
 
 pytestmark = pytest.mark.cluster
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flask.testing import FlaskClient
-
 from dashboard.access import LOOPBACK, Guard
-from dashboard.answercache import Desk
-from dashboard.app import create_app
+from dashboard.answercache import AnswerCache
+from dashboard.server import LIMITS, PageServer
 from dashboard.viewer import Around, Viewer
 from placement import names
 from placement.configuration import Configuration
@@ -26,6 +24,7 @@ from placement.plan.select import plan
 from rebalancer.index import Index
 from report.history import History
 from tests.placement.plans import NOW, node, pod
+from tests.serving.client import Visitor
 
 SPOT, ON_DEMAND = Class.SPOT, Class.ON_DEMAND
 NODES = (
@@ -91,8 +90,8 @@ class Shown:
             lambda: self.observed,
         )
         self.viewer = Viewer(self.index, around)
-        self.desk = Desk(self.viewer, self.history)
-        self.client: FlaskClient = create_app(self.desk, self.guard).test_client()
+        self.cache = AnswerCache(self.viewer, self.history)
+        self.client = Visitor(PageServer(self.cache, self.guard).answer, LIMITS)
 
     def sees(self, seen: Snapshot) -> None:
         for each in (seen.namespaces.values(), seen.nodes.values(), seen.workloads, seen.replica_sets, seen.pods):

@@ -9,7 +9,7 @@ from pathlib import Path
 import axe_core_python
 import pytest
 
-from dashboard.server import serving
+from dashboard.server import serving_page
 from placement.model import Class
 from placement.outage import Outage, Outages
 from placement.pause import Pause
@@ -29,7 +29,7 @@ def tab() -> Iterator[Tab]:
 @contextmanager
 def opened(tab: Tab, page: Shown, path: str = "") -> Iterator[str]:
     """Where it is served."""
-    with serving(page.desk, page.guard, "127.0.0.1:0") as port:
+    with serving_page(page.cache, page.guard, "127.0.0.1:0") as port:
         tab.complaints.clear()
         tab.looks()
         tab.open(f"http://127.0.0.1:{port}/{path}")

@@ -16,15 +16,16 @@ from kube.lease import Leader
 from placement.configuration import Configuration
 from placement.outage import Outages
 from placement.plan.actions import Action, How, Plan, Why
-from rebalancer.app import create_app
 from rebalancer.executor import Done, Executor, LastLook
 from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import RebalancerMetrics
+from rebalancer.probes import probes
 from rebalancer.pulse import Pulse
 from tests.kube.scripted import Answer, Script, scripted_api
 from tests.placement.plans import pod
 from tests.rebalancer.rebalancing import Here
+from tests.serving.client import Visitor
 
 QUICK = Terms(duration_seconds=2, safe_seconds=0.5, renew_seconds=0.05, look_seconds=0.05, retry_seconds=0.02)
 LIMIT_SECONDS = 0.4  # a pass begins every 0.05 s here
@@ -97,9 +98,8 @@ class Replica:
         executor = cast(Executor, self.work)
         self.loop = Loop(Index(Configuration()), executor, watched, lambda *_: wake.set(), wake, self.pulse)
         self._thread = threading.Thread(target=self.loop.run)
-        self._probes = create_app(
-            RebalancerMetrics(lambda: None, lambda: True), lambda: None, self.pulse.hang
-        ).test_client()
+        metrics = RebalancerMetrics(lambda: None, lambda: True)
+        self._probes = Visitor(probes(metrics, lambda: None, self.pulse.hang))
 
     def is_healthy(self) -> bool:
         return self._probes.get("/healthz").status_code == 200

@@ -36,10 +36,10 @@ from report.view import View
 from tests.recordings import clusters
 from tests.recordings.clock import NOW
 from webhook.admission import Admission, Caches
-from webhook.app import Door
 from webhook.metrics import WebhookMetrics
 from webhook.mistakes import Mistakes
 from webhook.review import MalformedReview
+from webhook.reviewer import Reviewer
 
 Raw = dict[str, Any]
 
@@ -96,13 +96,13 @@ class Webhook:
         self._metrics.show_outages(lambda: outages.standing(NOW))
         self._metrics.outage_version.set_function(lambda: outages.version)
         self._metrics.ledger.set_function(lambda: len(admission.ledger))
-        self._door = Door(admission, self._metrics, _AtOnce())
+        self._reviewer = Reviewer(admission, self._metrics, _AtOnce())
         self._runner = asyncio.Runner(loop_factory=_Loop)
 
     def answer(self, body: bytes) -> tuple[int, bytes]:
         """The HTTP status and the body of the answer."""
         try:
-            answer = self._door.answer_or_wait(body)
+            answer = self._reviewer.answer(body)
             return 200, answer if isinstance(answer, bytes) else self._runner.run(_awaited(answer))
         except MalformedReview as error:
             return 400, str(error).encode()

@@ -7,17 +7,17 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from inspect import isawaitable
 
 from placement import names
 from placement.model import ReplicaSet
+from serving.messages import Request
+from tests.serving.client import answered
 from tests.webhook.world import DEPLOYMENT, PODS, Raw, World, patched, raw_pod, review
-from webhook.app import Door, create_app
-from webhook.connections import Request
 from webhook.metrics import WebhookMetrics
 from webhook.ownership import Tenure
 from webhook.peers import NoAnswer, Peers
-from webhook.server import Gateway
+from webhook.reviewer import Reviewer
+from webhook.routes import ports
 
 UID = "rs"
 
@@ -50,8 +50,7 @@ class Network:
         replica = self.replicas.get(address)
         if replica is None:
             raise NoAnswer(f"{address} is dead")
-        answer = replica.gateway.answer(request)
-        response = await answer if isawaitable(answer) else answer
+        response = await answered(replica.ports.tls, request)
         await asyncio.sleep(0)
         return response.status, response.body
 
@@ -84,8 +83,8 @@ class Replica:
         self.metrics = WebhookMetrics()
         self.peers = Peers(name, lambda: self.members, lambda: self.left, network)
         self.tenure = Tenure(self.peers, self.world.admission.ledger, lambda: self.version, lambda: self.version)
-        door = Door(self.world.admission, self.metrics, tenure=self.tenure)
-        self.gateway = Gateway(create_app(door, self.metrics, lambda: None), door)
+        reviewer = Reviewer(self.world.admission, self.metrics, tenure=self.tenure)
+        self.ports = ports(reviewer, self.metrics, lambda: None)
         network.replicas[name] = self
 
     def see_join(self, name: str) -> None:

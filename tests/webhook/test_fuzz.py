@@ -25,7 +25,7 @@ from benchmarks.admission.compare import review as real_review
 from placement import names
 from tests.examples import examples
 from tests.webhook.generate import CORPUS, REVIEWS, UIDS, adopted, anything, bent, review_of, reviews
-from tests.webhook.test_app import Webhook, webhook
+from tests.webhook.test_reviewer import Webhook, webhook
 from tests.webhook.test_server import Caller, asked, served
 from webhook.review import AdmissionCall, MalformedReview, answer, parse
 from webhook.server import TlsIdentity
@@ -53,7 +53,7 @@ ALL_REAL = [REAL, *REVIEWS]
 def check(hook: Webhook, raw: Any) -> list[Raw] | None:
     """The laws, for one review. Gives the patch; None where the call itself is wrong."""
     try:
-        told = json.loads(hook.door.answer(json.dumps(raw).encode()))["response"]
+        told = json.loads(hook.told(json.dumps(raw).encode()))["response"]
     except MalformedReview:
         return None
     assert told["allowed"] is True
@@ -92,7 +92,7 @@ def check_patch(hook: Webhook, raw: Raw, operations: list[Raw]) -> None:
             assert (outer, inner) in touched or created[outer].get(inner) == pod[outer].get(inner)
     assert survives(pod, created), f"{pod} became {created}"
     again = json.dumps({**raw, "request": {**raw["request"], "object": created}}).encode()
-    assert "patch" not in json.loads(hook.door.answer(again))["response"]
+    assert "patch" not in json.loads(hook.told(again))["response"]
 
 
 def check_paths(pod: Raw, operations: list[Raw]) -> None:
@@ -131,11 +131,11 @@ def check_skipped(hook: Webhook, raw: Raw) -> None:
 def outcome(hook: Webhook, request: AdmissionCall) -> bytes | type[Exception]:
     try:
         return answer(request, hook.world.admission.place(request))
-    except Exception as error:  # noqa: BLE001 - the door answers for it
+    except Exception as error:  # noqa: BLE001 - the reviewer answers for it
         return type(error)
 
 
-# --- through the door ------------------------------------------------------------------------------------------------
+# --- through the reviewer --------------------------------------------------------------------------------------------
 
 PLACED = {name for name in CORPUS if name.startswith(("deployment", "stateful"))}
 PLACED -= {"deployment-opted-out", "deployment-bound", "deployment-other-scheduler"}
@@ -300,7 +300,7 @@ def test_a_pod_that_would_become_too_large_is_left_as_it_is(part: dict[str, Any]
     raw = copy.deepcopy(REAL)
     for outer, values in part.items():
         raw["request"]["object"][outer].update(values)
-    told = json.loads(webhook().door.answer(json.dumps(raw).encode()))["response"]
+    told = json.loads(webhook().told(json.dumps(raw).encode()))["response"]
     assert told == {"uid": raw["request"]["uid"], "allowed": True}
 
 
@@ -308,5 +308,5 @@ def test_a_large_pod_is_placed() -> None:
     """Half a mebibyte is nothing to be afraid of."""
     raw = copy.deepcopy(REAL)
     raw["request"]["object"]["spec"]["containers"][0]["args"] = ["x" * 512 * 1024]
-    told = json.loads(webhook().door.answer(json.dumps(raw).encode()))["response"]
+    told = json.loads(webhook().told(json.dumps(raw).encode()))["response"]
     check_patch(webhook(), raw, json.loads(b64decode(told["patch"])))

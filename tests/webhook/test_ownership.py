@@ -14,9 +14,9 @@ import pytest
 
 from placement import names
 from placement.model import Key
+from serving.messages import Request
 from tests.webhook.clockwork import playing
 from tests.webhook.replicas import UID, Network, Replica
-from webhook.connections import Request
 from webhook.peers import ranked
 
 FIRST, SECOND, THIRD, FOURTH = ranked(UID, "abcd")
@@ -232,7 +232,7 @@ def test_who_is_told(body: bytes, status: int) -> None:
 
     async def scene(network: Network) -> None:
         headers = {b"content-type": b"application/json"}
-        answer = network.replicas[SECOND].gateway.answer(Request("POST", names.HAND_OVER_PATH, headers, body))
+        answer = network.replicas[SECOND].ports.tls(Request("POST", names.HAND_OVER_PATH, headers, body))
         assert isinstance(answer, Awaitable)
         assert (await answer).status == status
 

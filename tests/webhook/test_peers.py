@@ -6,11 +6,11 @@ import asyncio
 from collections import Counter
 
 from placement import names
-from tests.webhook.test_app import webhook
+from tests.webhook.test_reviewer import webhook
 from tests.webhook.world import patched, raw_pod, review
-from webhook.app import Door
 from webhook.ownership import Tenure
 from webhook.peers import SUSPECT_SECONDS, HttpsLines, Peers, ranked
+from webhook.reviewer import Reviewer
 
 MEMBERS = {name: f"127.0.0.1:{port}" for name, port in (("a", 1), ("b", 2), ("c", 3))}
 UIDS = [f"uid-{number}" for number in range(300)]
@@ -106,11 +106,13 @@ def test_where_no_owner_answers_the_pod_is_decided_here() -> None:
     own = next(name for name in (f"mine-{number}" for number in range(99)) if ranked("rs", [name, "dead"])[0] == "dead")
     lines = HttpsLines()
     peers = Peers(own, lambda: {own: "x", "dead": "127.0.0.1:9"}, lines=lines)
-    door = Door(hook.world.admission, hook.metrics, tenure=Tenure(peers, hook.world.admission.ledger))
+    reviewer = Reviewer(hook.world.admission, hook.metrics, tenure=Tenure(peers, hook.world.admission.ledger))
 
     async def answer() -> bytes:
         try:
-            return await door.answer_patiently(review(raw_pod()))
+            answer = reviewer.answer(review(raw_pod()))
+            assert not isinstance(answer, bytes)
+            return await answer
         finally:
             await lines.close()
 

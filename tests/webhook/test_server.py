@@ -15,10 +15,10 @@ import uvloop
 
 from certs.authority import issue, new_authority
 from placement import names
-from tests.webhook.test_app import webhook
+from serving.listener import bind
+from tests.webhook.test_reviewer import webhook
 from tests.webhook.world import patched, raw_pod, review
-from webhook.app import LARGEST_BODY
-from webhook.server import Gateway, TlsIdentity, bind, serve
+from webhook.server import LARGEST_BODY, TlsIdentity, serve
 
 NOW = datetime.now(UTC)
 AUTHORITY = new_authority(NOW)
@@ -75,7 +75,6 @@ def served(scene: Callable[[Caller, TlsIdentity], None]) -> None:
     identity = TlsIdentity()
     identity.load(LEAF.certificate, LEAF.key)
     hook = webhook()
-    gateway = Gateway(hook.client.application, hook.door)
     with bind("127.0.0.1:0") as tls, bind("127.0.0.1:0") as plain:
         tls.listen(128)  # callers may come before the server does
         plain.listen(128)
@@ -89,7 +88,7 @@ def served(scene: Callable[[Caller, TlsIdentity], None]) -> None:
             finally:
                 signal.raise_signal(signal.SIGTERM)
 
-        uvloop.run(serve(gateway, identity, [tls], plain, background=background))
+        uvloop.run(serve(hook.ports, identity, [tls], plain, background=background))
     if failures:
         raise failures[0]
 
@@ -121,7 +120,7 @@ def check_admission(connection: http.client.HTTPConnection) -> None:
     assert mutated(connection, raw_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
 
 
-def test_routes_of_flask_are_served_on_both_ports() -> None:
+def test_probes_are_served_on_both_ports() -> None:
     """Probes and metrics also in plain text, admission over TLS alone; what is wrong gets its status."""
 
     def scene(caller: Caller, _identity: TlsIdentity) -> None:
@@ -130,6 +129,21 @@ def test_routes_of_flask_are_served_on_both_ports() -> None:
             check_routes(plain)
             check_admission(secure)
             assert asked(plain, "POST", names.WEBHOOK_PATH, review(raw_pod()), "application/json")[0] == 404
+
+    served(scene)
+
+
+@pytest.mark.parametrize(
+    "path", ["/mutate", "/%6dutate", "//mutate", "/./mutate", "http://localhost/mutate", "/hand-over"]
+)
+def test_the_plain_port_has_no_way_to_admission(path: str) -> None:
+    """However the path is written: in plain text anybody's review could use up slots."""
+
+    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+        with closing(caller.plain()) as plain, closing(caller.secure()) as secure:
+            assert asked(plain, "POST", path, review(raw_pod()), "application/json")[0] == 404
+            assert b"spotweave_admission_seconds_count 0.0" in asked(plain, "GET", "/metrics")[1]
+            assert asked(secure, "POST", path, review(raw_pod()), "application/json")[0] in (200, 400, 404)
 
     served(scene)
 
@@ -271,7 +285,6 @@ def test_it_listens_once_it_has_entered_and_ends_if_it_never_does() -> None:
     """Who connects sooner is refused rather than let down; told to stop before that, it ends."""
     hook, identity = webhook(), TlsIdentity()
     identity.load(LEAF.certificate, LEAF.key)
-    gateway = Gateway(hook.client.application, hook.door)
 
     async def enter() -> None:
         await asyncio.Event().wait()
@@ -284,7 +297,7 @@ def test_it_listens_once_it_has_entered_and_ends_if_it_never_does() -> None:
             signal.raise_signal(signal.SIGTERM)
             await asyncio.Event().wait()
 
-        uvloop.run(serve(gateway, identity, [tls], plain, background=background, enter=enter))
+        uvloop.run(serve(hook.ports, identity, [tls], plain, background=background, enter=enter))
         assert refused == [True]
 
 
@@ -297,4 +310,4 @@ def test_when_the_chores_fail_the_program_ends_and_says_why() -> None:
         raise RuntimeError("something nobody thought of")
 
     with bind("127.0.0.1:0") as tls, bind("127.0.0.1:0") as plain, pytest.raises(RuntimeError, match="nobody thought"):
-        uvloop.run(serve(Gateway(hook.client.application, hook.door), identity, [tls], plain, background=background))
+        uvloop.run(serve(hook.ports, identity, [tls], plain, background=background))

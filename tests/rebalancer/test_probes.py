@@ -7,8 +7,9 @@ import urllib.request
 
 import pytest
 
-from rebalancer.app import create_app, serving
 from rebalancer.metrics import RebalancerMetrics
+from rebalancer.probes import probes, serving_probes
+from tests.serving.client import Visitor
 
 METRICS = RebalancerMetrics(lambda: None, lambda: True)
 
@@ -16,7 +17,7 @@ METRICS = RebalancerMetrics(lambda: None, lambda: True)
 def test_it_is_ready_when_nothing_is_missing() -> None:
     """Until then it says what is; it is alive all along."""
     lacks: list[str] = ["the Lease was not read yet"]
-    client = create_app(METRICS, lambda: lacks[0] if lacks else None).test_client()
+    client = Visitor(probes(METRICS, lambda: lacks[0] if lacks else None))
     answer = client.get("/readyz")
     assert (answer.status_code, answer.text) == (503, "not ready: the Lease was not read yet\n")
     assert client.get("/healthz").text == "ok\n"
@@ -28,7 +29,7 @@ def test_it_is_ready_when_nothing_is_missing() -> None:
 def test_it_is_unhealthy_when_its_loop_hangs() -> None:
     """The kubelet restarts it then."""
     wrong: list[str] = []
-    client = create_app(METRICS, lambda: None, lambda: wrong[0] if wrong else None).test_client()
+    client = Visitor(probes(METRICS, lambda: None, lambda: wrong[0] if wrong else None))
     assert client.get("/healthz").status_code == 200
     wrong.append("no pass has ended for 61 s")
     answer = client.get("/healthz")
@@ -39,7 +40,7 @@ def test_it_is_unhealthy_when_its_loop_hangs() -> None:
 def test_it_is_served_on_a_thread_and_ends_with_it() -> None:
     """Metrics say who leads."""
     with (
-        serving(create_app(METRICS, lambda: None), "127.0.0.1:0") as port,
+        serving_probes(probes(METRICS, lambda: None), "127.0.0.1:0") as port,
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer,
     ):
         assert "spotweave_rebalancer_leading 1.0" in answer.read().decode()

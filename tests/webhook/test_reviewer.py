@@ -1,4 +1,4 @@
-"""The Flask application and the door: every route, and what happens when something goes wrong."""
+"""The routes and the reviewer: what production answers, and what happens when something goes wrong."""
 
 import asyncio
 import json
@@ -9,19 +9,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
 
 from kube.owners import look_up
 from placement import names
 from placement.model import Key, Namespace, Owner, ReplicaSet, Workload
 from placement.outage import Outages
 from tests.kube.scripted import scripted_api
+from tests.serving.client import Visitor
 from tests.webhook.clockwork import playing
 from tests.webhook.test_admission import DB, WEB, WEB_ABC
 from tests.webhook.world import OPTED_IN, REPLICA_SET, STATEFUL_SET, World, patched, raw_pod, review
-from webhook.app import LARGEST_BODY, PATIENCE_SECONDS, Door, create_app
 from webhook.metrics import WebhookMetrics
 from webhook.review import MalformedReview
+from webhook.reviewer import PATIENCE_SECONDS, Reviewer
+from webhook.routes import PortAnswers, ports
+from webhook.server import ADMISSION, LARGEST_BODY
 
 JSON = "application/json"
 
@@ -47,15 +49,29 @@ class Webhook:
 
     world: World
     metrics: WebhookMetrics
-    door: Door
-    client: FlaskClient
+    reviewer: Reviewer
+    ports: PortAnswers
+
+    @property
+    def client(self) -> Visitor:
+        """What the API server is, over TLS."""
+        return Visitor(self.ports.tls, ADMISSION)
+
+    async def answer(self, body: bytes) -> bytes:
+        """At once, or when the caches have caught up with this pod."""
+        answer = self.reviewer.answer(body)
+        return answer if isinstance(answer, bytes) else await answer
+
+    def told(self, body: bytes) -> bytes:
+        """The same, where no time is to pass."""
+        return playing(self.answer(body))
 
 
 def webhook(is_ready: Callable[[], str | None] = lambda: None, **hooks: Any) -> Webhook:
     executor = hooks.pop("executor", None)
     world, metrics = World(**hooks), WebhookMetrics()
-    door = Door(world.admission, metrics, executor)
-    return Webhook(world, metrics, door, create_app(door, metrics, is_ready).test_client())
+    reviewer = Reviewer(world.admission, metrics, executor)
+    return Webhook(world, metrics, reviewer, ports(reviewer, metrics, is_ready))
 
 
 def value(metrics: WebhookMetrics, name: str, **labels: str) -> float:
@@ -66,7 +82,7 @@ def decisions(metrics: WebhookMetrics, placed: str, reason: str) -> float:
     return value(metrics, "spotweave_admission_decisions_total", **{"class": placed, "reason": reason})
 
 
-def test_a_pod_is_placed_through_flask() -> None:
+def test_a_pod_is_placed() -> None:
     """The call goes in, the patch comes out, the decision is counted and timed."""
     hook = webhook()
     answer = hook.client.post(names.WEBHOOK_PATH, data=review(raw_pod()), content_type=JSON)
@@ -96,7 +112,7 @@ def test_a_forged_review_reads_nothing_with_our_rights(pod: dict[str, Any]) -> N
     with scripted_api() as (script, api):
         hook = webhook(look_up=lambda owner, namespace: look_up(api, owner, namespace))
         namespace = "shop" if pod is FORGED["the owner's name"] else "shop/secrets/x?"
-        body = asyncio.run(hook.door.answer_patiently(review(pod, namespace=namespace)))
+        body = asyncio.run(hook.answer(review(pod, namespace=namespace)))
         assert script.asked.empty()
     assert patched(pod, body) == pod
     assert decisions(hook.metrics, "none", "unknown-owner") == 1
@@ -104,7 +120,7 @@ def test_a_forged_review_reads_nothing_with_our_rights(pod: dict[str, Any]) -> N
 
 REFUSED: dict[str, tuple[dict[str, Any], int]] = {
     "text": ({"data": review(raw_pod()), "content_type": "text/plain"}, 415),
-    "a form": ({"data": {"a": "b"}}, 415),
+    "a form": ({"data": b"a=b", "content_type": "application/x-www-form-urlencoded"}, 415),
     "no type": ({"data": b"x"}, 415),
     "no JSON": ({"data": b"{", "content_type": JSON}, 400),
     "no uid": ({"data": review(raw_pod(), uid=""), "content_type": JSON}, 400),
@@ -209,11 +225,9 @@ def test_an_odd_pod_is_allowed_unchanged(pod: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("hook_name", ["is_synced", "outages"])
 def test_an_error_of_ours_costs_nobody_a_pod(hook_name: str) -> None:
-    """Wherever it happens, both ways in."""
+    """Wherever it happens."""
     hook = webhook(**{hook_name: broken})
-    assert allowed_unchanged(hook, hook.door.answer(review(raw_pod())))
-    patient = webhook(**{hook_name: broken})
-    assert allowed_unchanged(patient, asyncio.run(patient.door.answer_patiently(review(raw_pod()))))
+    assert allowed_unchanged(hook, asyncio.run(hook.answer(review(raw_pod()))))
 
 
 # --- patience --------------------------------------------------------------------------------------------------------
@@ -222,7 +236,7 @@ def test_an_error_of_ours_costs_nobody_a_pod(hook_name: str) -> None:
 def test_a_patient_answer_is_immediate_where_all_is_known() -> None:
     """Nothing is looked up."""
     hook = webhook()
-    created = patched(raw_pod(), asyncio.run(hook.door.answer_patiently(review(raw_pod()))))
+    created = patched(raw_pod(), asyncio.run(hook.answer(review(raw_pod()))))
     assert created["metadata"]["annotations"][names.SLOT] == "0"
     assert hook.world.looked_up == []
 
@@ -234,7 +248,7 @@ def test_a_patient_answer_waits_for_the_caches() -> None:
     hook.world.stores.namespaces.remove(Key("", "shop"))
 
     async def scene() -> bytes:
-        answer = asyncio.ensure_future(hook.door.answer_patiently(review(raw_pod())))
+        answer = asyncio.ensure_future(hook.answer(review(raw_pod())))
         await asyncio.sleep(0)  # it has begun
         assert not answer.done()
         hook.world.put(World().stores.namespaces.values()[0], WEB_ABC)
@@ -252,9 +266,9 @@ def test_waiting_for_one_pod_does_not_keep_others() -> None:
     hook.world.stores.replica_sets.remove(WEB_ABC.key)
 
     async def scene() -> tuple[bytes, bytes]:
-        waiting = asyncio.ensure_future(hook.door.answer_patiently(review(raw_pod())))
+        waiting = asyncio.ensure_future(hook.answer(review(raw_pod())))
         await asyncio.sleep(0)
-        other = await hook.door.answer_patiently(review(raw_pod(STATEFUL_SET, "db-1")))
+        other = await hook.answer(review(raw_pod(STATEFUL_SET, "db-1")))
         assert not waiting.done()
         hook.world.put(WEB_ABC)
         return await waiting, other
@@ -269,7 +283,7 @@ def test_a_patient_answer_asks_the_api_in_the_end() -> None:
     hook = webhook()
     hook.world.stores.replica_sets.remove(WEB_ABC.key)
     hook.world.known_to_the_api = {"rs": WEB_ABC}
-    created = patched(raw_pod(), asyncio.run(hook.door.answer_patiently(review(raw_pod()))))
+    created = patched(raw_pod(), asyncio.run(hook.answer(review(raw_pod()))))
     assert created["metadata"]["annotations"][names.SLOT] == "0"
     assert hook.world.looked_up == [REPLICA_SET]
 
@@ -279,7 +293,7 @@ def test_an_owner_that_nobody_knows_is_left_alone() -> None:
     hook = webhook()
     hook.world.stores.stateful_sets.remove(DB.key)
     pod = raw_pod(STATEFUL_SET, "db-1")
-    assert patched(pod, asyncio.run(hook.door.answer_patiently(review(pod)))) == pod
+    assert patched(pod, asyncio.run(hook.answer(review(pod)))) == pod
     assert decisions(hook.metrics, "none", "unknown-owner") == 1
     assert value(hook.metrics, "spotweave_admission_fail_open_total") == 0
 
@@ -299,7 +313,7 @@ def test_pods_of_one_owner_share_a_look_up() -> None:
 
     async def burst() -> list[bytes]:
         bodies = [review(raw_pod(), uid=f"u{number}") for number in range(10)]
-        calls = [asyncio.ensure_future(hook.door.answer_patiently(body)) for body in bodies]
+        calls = [asyncio.ensure_future(hook.answer(body)) for body in bodies]
         await asyncio.sleep(3 * PATIENCE_SECONDS)
         everybody_waits.set()
         return await asyncio.gather(*calls)
@@ -315,7 +329,7 @@ def test_a_look_up_that_takes_too_long_is_not_waited_for() -> None:
     with ThreadPoolExecutor(1) as executor:
         hook = webhook(executor=executor, look_up=lambda *_: told.wait() and None)
         hook.world.stores.replica_sets.remove(WEB_ABC.key)
-        answer = playing(hook.door.answer_patiently(review(raw_pod())))
+        answer = playing(hook.answer(review(raw_pod())))
         told.set()
     assert patched(raw_pod(), answer) == raw_pod()
     assert decisions(hook.metrics, "none", "unknown-owner") == 1
@@ -325,7 +339,7 @@ def test_a_wait_that_breaks_costs_nobody_a_pod() -> None:
     """No thread to be had for a look-up, say: outside of what decides, inside of the boundary."""
     hook = webhook(executor=NoThreads())
     hook.world.stores.replica_sets.remove(WEB_ABC.key)
-    assert allowed_unchanged(hook, asyncio.run(hook.door.answer_patiently(review(raw_pod()))))
+    assert allowed_unchanged(hook, asyncio.run(hook.answer(review(raw_pod()))))
 
 
 def test_a_label_that_was_not_seen_yet_is_waited_for() -> None:
@@ -334,7 +348,7 @@ def test_a_label_that_was_not_seen_yet_is_waited_for() -> None:
     hook.world.put(Namespace("shop", {}))
 
     async def scene() -> bytes:
-        waiting = asyncio.ensure_future(hook.door.answer_patiently(review(raw_pod())))
+        waiting = asyncio.ensure_future(hook.answer(review(raw_pod())))
         await asyncio.sleep(0)
         hook.world.put(Namespace("shop", OPTED_IN))
         return await waiting
@@ -346,13 +360,13 @@ def test_a_look_up_that_breaks_costs_nobody_a_pod() -> None:
     """It runs in another thread, and its failure comes home to the same boundary."""
     hook = webhook(look_up=broken)
     hook.world.stores.replica_sets.remove(WEB_ABC.key)
-    assert allowed_unchanged(hook, asyncio.run(hook.door.answer_patiently(review(raw_pod()))))
+    assert allowed_unchanged(hook, asyncio.run(hook.answer(review(raw_pod()))))
 
 
 def test_a_malformed_call_is_told_to_the_server() -> None:
     """Which answers 400; no patience is spent on it."""
     with pytest.raises(MalformedReview):
-        asyncio.run(webhook().door.answer_patiently(b"{"))
+        asyncio.run(webhook().answer(b"{"))
 
 
 def test_outages_are_asked_for_each_pod() -> None:
@@ -364,8 +378,8 @@ def test_outages_are_asked_for_each_pod() -> None:
         return Outages()
 
     hook = webhook(outages=outages)
-    hook.door.answer(review(raw_pod()))
-    hook.door.answer(review(raw_pod()))
+    for _ in range(2):
+        asyncio.run(hook.answer(review(raw_pod())))
     assert len(asked) == 2
 
 
@@ -379,5 +393,5 @@ def test_a_look_up_is_asked_with_owner_and_namespace() -> None:
 
     hook = webhook(look_up=look_up)
     hook.world.stores.replica_sets.remove(WEB_ABC.key)
-    asyncio.run(hook.door.answer_patiently(review(raw_pod())))
+    asyncio.run(hook.answer(review(raw_pod())))
     assert asked == [(REPLICA_SET, "shop")]

@@ -1,4 +1,4 @@
-"""The Flask application: every route of the webhook."""
+"""Answers admission calls: at once where all is known, else as soon as other replicas or the caches know more."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 
 import msgspec
-from flask import Flask, Response, request
 
-from placement import names
 from placement.decide import Reason
 from placement.model import Owner
 from webhook.admission import Admission, Found, NotYet
@@ -23,14 +21,13 @@ from webhook.review import AdmissionCall, MalformedReview, PodTooLarge, Verdict,
 
 log = logging.getLogger(__name__)
 
-LARGEST_BODY = 7 * 1024 * 1024  # a 3 MiB object, its old version and the review around them
 PATIENCE_SECONDS = 0.25
 PAUSE_SECONDS = 0.005
 ELSEWHERE_SECONDS = 1.5  # for other replicas to answer, all together; then the pod is decided on here, whoever owns it
 LONGEST_SECONDS = 2.5  # for a look-up to be done, counted from the call: the API server gives up after 3
 
 
-class Door:
+class Reviewer:
     """Answers admission calls. It never refuses a pod: whatever goes wrong, the pod is allowed unchanged."""
 
     def __init__(
@@ -46,17 +43,7 @@ class Door:
         self._tenure = tenure
         self._look_ups: dict[str, Future[Found]] = {}  # under way, by the owner's UID
 
-    def answer(self, body: bytes) -> bytes:
-        """Answers at once, from what is known now."""
-        call = self._read(body)
-        return call if isinstance(call, bytes) else self._open(call, lambda: self._admission.place(call))
-
-    async def answer_patiently(self, body: bytes) -> bytes:
-        """Answers when the caches have caught up with this pod; they are milliseconds behind, if at all."""
-        answer = self.answer_or_wait(body)
-        return answer if isinstance(answer, bytes) else await answer
-
-    def answer_or_wait(self, body: bytes, passed: Sequence[str] = ()) -> bytes | Awaitable[bytes]:
+    def answer(self, body: bytes, passed: Sequence[str] = ()) -> bytes | Awaitable[bytes]:
         """The answer, or something to wait for: another replica, or the caches. Most calls need neither.
 
         `passed` are the replicas that have passed the call on to this one.
@@ -152,7 +139,7 @@ class Door:
         return self._told(told, started) if told is not None else self._open(call, place, started)
 
     async def _found(self, call: AdmissionCall, owner: Owner, deadline: float) -> Future[Found] | None:
-        """A look-up that is done, also where it failed (to fail open is the door's business); None: not in time.
+        """A look-up that is done, also where it failed (to fail open is the reviewer's business); None: not in time.
 
         Pods of one owner share it: a burst must not queue behind as many look-ups as it has pods.
         """
@@ -211,36 +198,3 @@ def _log(call: AdmissionCall, verdict: Verdict) -> None:
     log.debug("request %s: pod %s/%s: %s: %s", call.uid, call.namespace, name, verdict.reason, why)
     for warning in warnings:
         log.info("request %s: pod %s/%s: %s", call.uid, call.namespace, name, warning)
-
-
-def create_app(door: Door, metrics: WebhookMetrics, is_ready: Callable[[], str | None]) -> Flask:
-    """`is_ready` gives None, or what is missing."""
-    app = Flask("webhook")
-    app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
-
-    @app.post(names.WEBHOOK_PATH)
-    def mutate() -> Response:
-        if request.mimetype != "application/json":
-            return Response(f"expected application/json, got {request.mimetype!r}\n", 415, mimetype="text/plain")
-        return Response(door.answer(request.get_data()), mimetype="application/json")
-
-    @app.errorhandler(MalformedReview)
-    def malformed(error: MalformedReview) -> Response:
-        return Response(f"{error}\n", 400, mimetype="text/plain")
-
-    @app.get("/healthz")
-    def healthz() -> Response:
-        return Response("ok\n", mimetype="text/plain")
-
-    @app.get("/readyz")
-    def readyz() -> Response:
-        missing = is_ready()
-        return Response(
-            f"not ready: {missing}\n" if missing else "ok\n", 503 if missing else 200, mimetype="text/plain"
-        )
-
-    @app.get("/metrics")
-    def exposed() -> Response:
-        return Response(metrics.text(), mimetype="text/plain; version=0.0.4")
-
-    return app
