@@ -18,5 +18,5 @@ def signs_for_reading(client: Client) -> tuple[Sign, ...]:
     try:
         return tuple(sign for each in (DELETED_NODES, SCALE_UPS, NOMINATIONS) for sign in read_all(client, each))
     except ApiError as error:
-        log.warning("no Events were read, so what a cloud or an autoscaler is about to do is not shown: %s", error)
+        log.warning("cannot read Events: notices of the cloud and of autoscalers are not shown: %s", error)
         return ()

@@ -153,7 +153,7 @@ class RebalancerProgram:
         waiting = [informer.resource.name for informer in self._informers if not informer.synced]
         if waiting:
             return f"not synced: {', '.join(waiting)}"
-        return "the Lease was not read yet" if self._leader.holder is None else None
+        return "the Lease has not been read yet" if self._leader.holder is None else None
 
     def _followed(self, client: Client, resource: Resource[Any]) -> Informer[Any]:
         store = self.stores[resource.name] = Store[Any]()
