@@ -65,15 +65,15 @@ class Change(StrEnum):
     """What a step does; the text is for the log."""
 
     NOTHING = "nothing to do"
-    RESTORED = "the Secret had lost its content: put back what this replica remembers"
-    TRUSTED = "the Secret was exchanged: the authority of the leaf that is served stays trusted for a while"
+    RESTORED = "the Secret was empty: restored it from this replica's memory"
+    TRUSTED = "the Secret was replaced: the authority of the served leaf stays trusted for a while"
     RENEWED = "issued a new leaf"
-    REISSUED = "issued a new authority and leaf, since there was nothing to go on from"
+    REISSUED = "issued a new authority and leaf, because none was usable"
     BEGUN = "issued a new authority; it will sign when callers trust it"
     ABANDONED = "dropped a new authority's key that belongs to no trusted authority"
-    SWITCHED = "the new authority is trusted: issued a leaf of it"
-    DROPPED = "the old authority is trusted no more"
-    UNKNOWN_WISH = "removed a wish that is neither leaf nor ca"
+    SWITCHED = "the new authority is trusted: it signed a new leaf"
+    DROPPED = "the old authority is no longer trusted"
+    UNKNOWN_WISH = "removed a request that is neither leaf nor ca"
 
 
 @dataclass(frozen=True, slots=True)

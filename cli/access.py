@@ -13,8 +13,10 @@ from kube.kubeconfig import namespace_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kubeconfig", type=kubeconfig, help="how to reach the cluster (default: as kubectl)")
-    parser.add_argument("--context", help="the kubeconfig's context to use")
+    parser.add_argument(
+        "--kubeconfig", type=kubeconfig, help="path of the kubeconfig (default: the one that kubectl uses)"
+    )
+    parser.add_argument("--context", help="context of the kubeconfig (default: its current context)")
 
 
 @contextmanager
@@ -34,5 +36,7 @@ def namespace_for(args: argparse.Namespace) -> str:
 def kubeconfig(text: str) -> Path:
     """A path; an empty one comes from a command that printed nothing, and would mean this directory."""
     if not text:
-        raise argparse.ArgumentTypeError("expected the path of a kubeconfig, got nothing (is a cluster running?)")
+        raise argparse.ArgumentTypeError(
+            "expected the path of a kubeconfig, got an empty value (is a cluster running?)"
+        )
     return Path(text)

@@ -22,15 +22,19 @@ from certs.renewal import (
 )
 from cli import access
 
-MISSING = "missing or garbled"
+MISSING = "missing or unreadable"
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("certs", help="show or rotate the webhook's certificates")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    show = actions.add_parser("show", parents=[common], help="what is served, what is trusted, until when")
-    rotate = actions.add_parser("rotate", parents=[common], help="ask the webhooks for a new certificate")
-    rotate.add_argument("--ca", action="store_true", help="a new authority too, with an overlap")
+    show = actions.add_parser(
+        "show", parents=[common], help="show the served certificate, the trusted authorities and their expiry"
+    )
+    rotate = actions.add_parser("rotate", parents=[common], help="request a new certificate from the webhooks")
+    rotate.add_argument(
+        "--ca", action="store_true", help="also replace the authority; the old one stays trusted for a while"
+    )
     for action, function in ((show, run_show), (rotate, run_rotate)):
         access.add_options(action)
         action.set_defaults(run=function)
@@ -41,7 +45,7 @@ def run_rotate(args: argparse.Namespace) -> int:
     wish = ROTATE_CA if args.ca else ROTATE_LEAF
     with access.client_for(args) as client:
         client.patch(publish.SECRET, {"stringData": {publish.ROTATE_KEY: wish.decode()}})
-    print("asked for; `spotweave certs show` tells how it stands")
+    print("Rotation requested. `spotweave certs show` reports its progress.")
     return 0
 
 
@@ -59,11 +63,11 @@ def described(bundle: Bundle, seen: Published, *, accepted: bool) -> list[str]:
     """A line for each part; one that cannot be read is told like one that is missing."""
     leaf = _until(expiry(bundle.leaf)) if has_its_key(bundle) else MISSING
     trusted = [_until(end(each)) for each in authorities(bundle.trusted)] or [MISSING]
-    published = "as in the Secret" if seen.published == {bundle.trusted} else "not as in the Secret"
+    published = "the same as in the Secret" if seen.published == {bundle.trusted} else "not the same as in the Secret"
     return [
         f"leaf         {leaf}",
         *(f"authority    {each}" for each in trusted),
-        *([] if signer(bundle) else [f"its key      {MISSING}, or not ours to use"]),
+        *([] if signer(bundle) else [f"its key      {MISSING}, or managed by others"]),
         f"published    {published}",
         f"rotation     {_rotation(bundle)}",
         f"callers      {'accept the leaf' if accepted else 'do not accept the leaf'}",
@@ -78,5 +82,5 @@ def _rotation(bundle: Bundle) -> str:
     if successor(bundle):
         return "the new authority is being published"
     if len(authorities(bundle.trusted)) > 1:
-        return "the new authority signs; the old one will be dropped"
-    return f"asked for: {bundle.wish.decode(errors='replace')}" if bundle.wish else "none"
+        return "the new authority signs; the old one is removed later"
+    return f"requested: {bundle.wish.decode(errors='replace')}" if bundle.wish else "none"

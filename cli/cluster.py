@@ -31,11 +31,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     cluster = subparsers.add_parser("cluster", help="run a real control plane on this machine")
     commands = cluster.add_subparsers(dest="cluster_command", required=True, metavar="COMMAND")
     _add_up(commands)
-    _add(commands, "down", run_down, "stop the cluster; nothing of it stays")
+    _add(commands, "down", run_down, "stop and remove the cluster")
     output.add_option(_add(commands, "status", run_status, "show parts, pids, versions and nodes"), "text")
-    shown = _add(commands, "kubeconfig", run_kubeconfig, "print the path of the administrator's kubeconfig")
+    shown = _add(commands, "kubeconfig", run_kubeconfig, "print the path of the admin kubeconfig")
     shown.add_argument("--raw", action="store_true", help="print its content instead")
-    _add(commands, "clean", run_clean, "remove the cached programs and what crashes left behind")
+    _add(commands, "clean", run_clean, "remove cached programs and the remains of crashed clusters")
     _add_reclaim(commands)
     _add_restore(commands)
     for verb, what in PART_COMMANDS.items():
@@ -44,10 +44,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 PART_COMMANDS = {
-    "kill": "kill a part (SIGKILL); it stays away until `start`",
-    "start": "start a part that was killed or died, with the same arguments",
-    "pause": "make a part hang (SIGSTOP)",
-    "resume": "let a paused part go on (SIGCONT)",
+    "kill": "kill a part (SIGKILL); it stays down until `start`",
+    "start": "restart a part that was killed or crashed, with the same arguments",
+    "pause": "freeze a part (SIGSTOP)",
+    "resume": "resume a frozen part (SIGCONT)",
 }
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -56,55 +56,69 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _add(commands: Commands, name: str, run: Callable[[argparse.Namespace], int], what: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
     parser.add_argument(
-        "--dir", type=Path, default=None, metavar="DIR", help="the cluster's directory (default: one for each user)"
+        "--dir", type=Path, default=None, metavar="DIR", help="directory of the cluster (default: one per user)"
     )
     parser.set_defaults(run=run)
     return parser
 
 
 def _add_up(commands: Commands) -> None:
-    parser = _add(
-        commands, "up", run_up, "start a cluster that runs until `down`; the first time its programs are built"
-    )
+    parser = _add(commands, "up", run_up, "start a cluster that runs until `down`; the first start builds its programs")
     options = Options()
-    parser.add_argument("--profile", type=Path, default=DEMO, metavar="FILE", help="the nodes (default: 12 in 3 zones)")
     parser.add_argument(
-        "--kubernetes", choices=programs.KUBERNETES_MINORS, help="(default: $SPOTWEAVE_KUBERNETES or 1.36)"
+        "--profile", type=Path, default=DEMO, metavar="FILE", help="node profile (default: 12 nodes in 3 zones)"
+    )
+    parser.add_argument(
+        "--kubernetes",
+        choices=programs.KUBERNETES_MINORS,
+        help="Kubernetes version (default: $SPOTWEAVE_KUBERNETES or 1.36)",
     )
     parser.add_argument(
         "--service-range",
         type=service_range,
         default=options.service_range,
         metavar="CIDR",
-        help="(default: %(default)s)",
+        help="range of Service addresses (default: %(default)s)",
     )
     parser.add_argument("--controller-qps", type=float, metavar="N", help="kube-controller-manager's --kube-api-qps")
     parser.add_argument("--controller-burst", type=int, metavar="N", help="kube-controller-manager's --kube-api-burst")
     parser.add_argument(
-        "--stage", type=Path, action="append", default=[], metavar="FILE", help="KWOK Stages of your own"
+        "--stage", type=Path, action="append", default=[], metavar="FILE", help="additional KWOK Stages"
     )
 
 
 def _add_reclaim(commands: Commands) -> None:
-    parser = _add(commands, "reclaim", run_reclaim, "take nodes away as a cloud does")
+    parser = _add(commands, "reclaim", run_reclaim, "remove nodes as a cloud provider does")
     _add_choice(parser, required=True)
-    parser.add_argument("--notice", type=seconds, default=0.0, metavar="120s", help="cordon, taint and drain first")
     parser.add_argument(
-        "--taint", default=TERMINATION_TAINT, metavar="KEY", help="the notice's taint (default: %(default)s)"
+        "--notice",
+        type=seconds,
+        default=0.0,
+        metavar="120s",
+        help="cordon, taint and drain the nodes first, for this long",
+    )
+    parser.add_argument(
+        "--taint",
+        default=TERMINATION_TAINT,
+        metavar="KEY",
+        help="taint that announces the removal (default: %(default)s)",
     )
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--bare", dest="way", action="store_const", const=Way.BARE, help="only delete the Nodes")
+    way.add_argument("--bare", dest="way", action="store_const", const=Way.BARE, help="only delete the Node objects")
     way.add_argument(
-        "--not-ready", dest="way", action="store_const", const=Way.NOT_READY, help="only silence the kubelets"
+        "--not-ready", dest="way", action="store_const", const=Way.NOT_READY, help="only stop the kubelets' heartbeats"
     )
     parser.set_defaults(way=Way.CLOUD)
 
 
 def _add_restore(commands: Commands) -> None:
-    parser = _add(commands, "restore", run_restore, "give back what was taken (default: everything)")
+    parser = _add(commands, "restore", run_restore, "bring removed nodes back (default: all of them)")
     _add_choice(parser, required=False)
     parser.add_argument(
-        "--taint", default=TERMINATION_TAINT, metavar="KEY", help="the notice's taint (default: %(default)s)"
+        "--taint",
+        default=TERMINATION_TAINT,
+        metavar="KEY",
+        help="taint that announces the removal (default: %(default)s)",
     )
 
 
@@ -119,7 +133,7 @@ def seconds(text: str) -> float:
     """`120s`, `2m`, `1m30s` or a plain number of seconds."""
     found = re.fullmatch(r"(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
     if not text or found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 120s or 2m")
+        raise argparse.ArgumentTypeError(f"expected a duration such as 120s or 2m, got {text!r}")
     return 60.0 * int(found[1] or 0) + float(found[2] or 0)
 
 
@@ -144,7 +158,7 @@ def run_up(args: argparse.Namespace) -> int:
     directory = directory_of(args)
     owner = read_owner(directory)
     if owner is not None and owner.is_alive:
-        print(f"A cluster is running already in {directory}.")
+        print(f"A cluster is already running in {directory}.")
         _print_usage(RunningCluster.find(directory))
         return FINE
     load_profile(args.profile)
@@ -180,9 +194,9 @@ def _print_usage(running: RunningCluster) -> None:
 def run_down(args: argparse.Namespace) -> int:
     directory = directory_of(args)
     if stop(directory):
-        print(f"The cluster in {directory} is stopped and removed.")
+        print(f"Stopped and removed the cluster in {directory}.")
     elif remove_stale(directory):
-        print(f"The cluster in {directory} was dead; what was left of it is removed.")
+        print(f"The cluster in {directory} was not running. Removed its remains.")
     else:
         print(f"No cluster is running in {directory}.")
     return FINE
@@ -240,11 +254,11 @@ def run_clean(args: argparse.Namespace) -> int:
     directory = directory_of(args)
     owner = read_owner(directory)
     if owner is not None and owner.is_alive:
-        raise ClusterError(f"a cluster is running in {directory}", "`spotweave cluster down` first.", BAD_INPUT)
+        raise ClusterError(f"a cluster is running in {directory}", "Run `spotweave cluster down` first.", BAD_INPUT)
     removed = [*([directory] if remove_stale(directory) else []), *remove_stale_directories()]
     if cache := programs.clean():
         removed.append(cache)
-    print("\n".join(f"removed {path}" for path in removed) or "There was nothing to remove.")
+    print("\n".join(f"removed {path}" for path in removed) or "Nothing to remove.")
     return FINE
 
 
@@ -252,15 +266,15 @@ def run_reclaim(args: argparse.Namespace) -> int:
     """1 if pods were still there when the machines went: the drainer did not get done."""
     running = RunningCluster.find(directory_of(args))
     done = reclaim(running.api, _choice(args), args.way, args.notice, args.taint)
-    print(f"{len(done.nodes)} node(s) taken ({args.way.value}): {', '.join(done.nodes)}")
-    print(f"{len(done.evicted)} pod(s) evicted before, {len(done.left)} left on them")
+    print(f"Removed {len(done.nodes)} node(s) ({args.way.value}): {', '.join(done.nodes)}")
+    print(f"Evicted {len(done.evicted)} pod(s) before; {len(done.left)} pod(s) remained on the nodes")
     return FINDING if args.notice and done.left else FINE
 
 
 def run_restore(args: argparse.Namespace) -> int:
     running = RunningCluster.find(directory_of(args))
     done = restore(running.api, running.profile, _wait, _choice(args), args.taint)
-    print(f"{len(done.created)} node(s) created, {len(done.revived)} revived; all of them take pods")
+    print(f"Created {len(done.created)} node(s), revived {len(done.revived)}; all of them accept pods")
     return FINE
 
 
@@ -278,7 +292,9 @@ def _wait(what: str, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + RESTORE_TIMEOUT_SECONDS
     while not _holds(condition):
         if time.monotonic() > deadline:
-            raise ClusterError(f"waited in vain for {what}", "`spotweave cluster status` shows whether all parts run.")
+            raise ClusterError(
+                f"timed out waiting for {what}", "`spotweave cluster status` shows whether all parts run."
+            )
         time.sleep(0.1)
 
 

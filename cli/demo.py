@@ -21,8 +21,8 @@ from localcluster.progress import Progress
 
 def add_parser(commands: Any, _common: argparse.ArgumentParser) -> None:
     own = logs.options()  # a default of its own would be all other commands' too, which share theirs
-    parser = commands.add_parser("demo", parents=[own], help="show it all on a control plane of its own")
-    parser.add_argument("--once", action="store_true", help="end after the story (or set DEMO_ONCE=1)")
+    parser = commands.add_parser("demo", parents=[own], help="run a guided demo on a local control plane")
+    parser.add_argument("--once", action="store_true", help="exit after the story (or set DEMO_ONCE=1)")
     parser.set_defaults(run=run, log_level="error")  # what the programs warn of is what the story is about
 
 
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
             ) as spotweave,
             closing(connect(cluster.kubeconfig, user_agent=f"demo/{__version__}")) as client,
         ):
-            console.print(f"[bold]The dashboard:[/] {spotweave.dashboard} - watch the story there.", soft_wrap=True)
+            console.print(f"[bold]The dashboard:[/] {spotweave.dashboard} shows every step live.", soft_wrap=True)
             exact = Story(console, cluster, client).tell()
             console.print(_verdict(exact))
             if not once:
@@ -49,16 +49,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verdict(exact: bool) -> str:
-    told = "Every mix was exact at every rest." if exact else "[bold red]Not every mix was exact at every rest.[/]"
+    told = (
+        "Every workload had the wanted mix after every step."
+        if exact
+        else "[bold red]Some workloads did not have the wanted mix after every step.[/]"
+    )
     return f"\n[bold]{told}[/]"
 
 
 def _invitation(cluster: LocalCluster, page: str) -> str:
     """Only where the cluster stays up: all of it ends with the demo."""
     return f"""\
-What happened is on the dashboard: {page}
-  {page}#/workloads  what each workload can lose
-  {page}#/drill      what a loss or another ratio would do
+The dashboard shows what happened: {page}
+  {page}#/workloads  what each workload can lose without an interruption
+  {page}#/drill      what a loss or another ratio would change
 
 [bold]Try it yourself[/], in another terminal:
   export KUBECONFIG={cluster.kubeconfig}
@@ -71,8 +75,8 @@ What happened is on the dashboard: {page}
 
 
 def _wait_for_ctrl_c(console: Console) -> None:
-    console.print("\nThe cluster stays up until Ctrl-C.")
+    console.print("\nThe cluster runs until you press Ctrl-C.")
     try:
         signal.pause()
     except KeyboardInterrupt:
-        console.print("Stopping; nothing is left behind.")
+        console.print("Stopping and removing the cluster.")

@@ -49,7 +49,7 @@ def target(text: str) -> Target:
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
-        "drill", parents=[common], help="who would lose what if a node, pool, zone or all spot went"
+        "drill", parents=[common], help="show what workloads would lose with a node, a pool, a zone or all spot"
     )
     access.add_options(parser)
     parser.add_argument("target", type=target, metavar="WHAT", help=EXPECTED)
@@ -100,15 +100,15 @@ def _nodes(snapshot: Snapshot, configuration: Configuration, what: Target) -> fr
     if not nodes and what.domain is not Domain.SPOT:
         known = sorted({_named(place, what.domain) for place in places(snapshot.nodes, configuration).values()} - {""})
         close = hints.meant(what.name, known) if len(known) > MOST_NAMED else ""
-        told = close or _some(known) or f"there is no {what.domain} at all"
-        raise UsageError(f"there is no {what.domain} {what.name!r}", told)
+        told = close or _some(known) or f"the cluster has no {what.domain}s"
+        raise UsageError(f"{what.domain} {what.name!r} does not exist", told)
     return nodes
 
 
 def _some(known: Sequence[str]) -> str:
     """A cluster may have thousands of nodes."""
     more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-    return f"there are {', '.join(known[:MOST_NAMED])}{more}" if known else ""
+    return f"choose from {', '.join(known[:MOST_NAMED])}{more}" if known else ""
 
 
 def _named(place: Place, domain: Domain) -> str:
@@ -134,9 +134,9 @@ def as_json(what: Target, nodes: frozenset[str], losses: Sequence[Loss]) -> dict
 
 
 def as_table(what: Target, nodes: frozenset[str], losses: Sequence[Loss], fits: Iterable[Text]) -> Group:
-    on_top = Text(f"Without {what} ({len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}):", style="bold")
+    on_top = Text(f"If we lose {what} ({len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}):", style="bold")
     if not losses:
-        return Group(on_top, Text("nobody loses a replica."))
+        return Group(on_top, Text("No workload loses a replica."))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("WORKLOAD", overflow="fold")
     for title in ("LOST", "LEFT", "MUST SERVE"):
@@ -155,23 +155,26 @@ def _row(loss: Loss) -> tuple[Text, ...]:
         Text(str(loss.lost)),
         Text(str(loss.left), style=style),
         Text(f"{loss.needed}{'*' if loss.is_assumed else ''}"),
-        Text("falls below" if loss.falls_below else "", style=style),
+        Text("below minimum" if loss.falls_below else "", style=style),
     )
 
 
 def _notes(losses: Sequence[Loss]) -> Iterator[Text]:
     below = [each for each in losses if each.falls_below]
     declared = sum(not each.is_assumed for each in below)
-    told = f"{len(below)} of {len(losses)} would serve fewer than they must, {declared} of them declared"
-    yield Text(f"! {told}" if below else "All serve as many as they must.", style="yellow" if below else "green")
+    told = f"{len(below)} of {len(losses)} workloads would fall below their minimum, {declared} below a declared one"
+    yield Text(
+        f"! {told}" if below else "All workloads keep their minimum of serving replicas.",
+        style="yellow" if below else "green",
+    )
     if any(each.is_assumed for each in losses):
         yield Text(ASSUMED, style="dim")
 
 
 FITS = {
-    "spot": "Spot that is left has room for {pods} of spot",
-    "onDemand": "On-demand that is left has room for {pods} of on-demand",
-    "allOnDemand": "Without spot, on-demand that is left has room for {pods}",
+    "spot": "Room for {pods} of spot on the remaining spot nodes",
+    "onDemand": "Room for {pods} of on-demand on the remaining on-demand nodes",
+    "allOnDemand": "Room for {pods} on the remaining on-demand nodes alone",
 }
 
 

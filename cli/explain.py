@@ -29,10 +29,10 @@ KINDS = {  # as kubectl takes them
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("explain", parents=[common], help="why a pod or workload is where it is")
+    parser = commands.add_parser("explain", parents=[common], help="explain why a pod or workload runs where it does")
     access.add_options(parser)
-    parser.add_argument("name", metavar="POD|WORKLOAD", help="NAME, NS/NAME or, as kubectl has it, KIND/NAME")
-    parser.add_argument("-n", "--namespace", help="where NAME is (default: the context's, as kubectl's)")
+    parser.add_argument("name", metavar="POD|WORKLOAD", help="NAME, NS/NAME or, as in kubectl, KIND/NAME")
+    parser.add_argument("-n", "--namespace", help="namespace of NAME (default: the namespace of the context)")
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     output.add_option(parser, "text")
     output.add_watch(parser)
@@ -86,20 +86,20 @@ def _why_not(name: str, snapshot: Snapshot, kind: str = "") -> tuple[str, str]:
     if namespace is None:
         elsewhere = [each for each in known if each.partition("/")[2] == name.partition("/")[2]]
         hint = hints.meant(name, elsewhere) if elsewhere else hints.meant(where, snapshot.namespaces)
-        return f"{name}: there is no such namespace", hint
+        return f"{name}: the namespace does not exist", hint
     if name not in known:
         here = [each for each in known if each.startswith(f"{where}/")]
         elsewhere = [each for each in known if each.partition("/")[2] == name.partition("/")[2]]
         hint = hints.meant(name, elsewhere) if elsewhere else hints.meant(name, here)
         return (
-            f"{name}: there is no such {kind or 'pod, Deployment or StatefulSet'}",
-            hint or "-n NAMESPACE or NS/NAME looks elsewhere",
+            f"{name}: no such {kind or 'pod, Deployment or StatefulSet'}",
+            hint or "use -n NAMESPACE or NS/NAME to look in another namespace",
         )
     if not namespace.is_opted_in:
         label = f"{names.PLACEMENT}={names.ENABLED}"
-        return f"{name}: its namespace is not opted in", f"opt in with: kubectl label namespace {where} {label}"
-    told = f"{name}: it is opted out, or belongs to no Deployment or StatefulSet"
-    return told, f"look for {names.PLACEMENT}: {names.DISABLED} on the workload and its pod template"
+        return f"{name}: the namespace is not opted in", f"opt in with: kubectl label namespace {where} {label}"
+    told = f"{name}: opted out, or not owned by a Deployment or StatefulSet"
+    return told, f"check the workload and its pod template for {names.PLACEMENT}: {names.DISABLED}"
 
 
 def _json(made: Planned, picture: Picture, found: Assessment, pod: Pod | None) -> dict[str, Any]:
@@ -140,8 +140,9 @@ def _workload(made: Planned, found: Assessment) -> Iterator[str]:
     group, seen = found.group, made.exposure_of(found)
     mix = f"{found.actual}, wanted {found.wanted} ({group.policy.explain()})"
     yield f"{group.workload.kind} {group.workload.key}: {mix}"
-    assumed = ", assumed" if seen.is_assumed else ""
-    yield f"{seen.availability.needed} of {group.workload.replicas} must serve{assumed}; headroom {seen.headroom}"
+    assumed = " (assumed)" if seen.is_assumed else ""
+    needed = f"{seen.availability.needed} of {group.workload.replicas} replicas must serve{assumed}"
+    yield f"{needed}; headroom {seen.headroom}"
     yield seen.risk.explain()
     for domain in Domain:
         if not seen.survives(domain):
@@ -157,7 +158,7 @@ def _workload(made: Planned, found: Assessment) -> Iterator[str]:
 def _pod(made: Planned, found: Assessment, pod: Pod, member: Member | None) -> Iterator[str]:
     workload = found.group.workload
     yield f"Pod {pod.key} of {workload.kind} {workload.name}"
-    yield pod.annotations.get(names.REASON) or "admission missed it"
+    yield pod.annotations.get(names.REASON) or "missed by admission"
     if member is not None:
         where = (
             f"on {member.site.node.name}: {member.site.of}, pool {member.site.pool}" if member.site else "on no node"
@@ -169,11 +170,11 @@ def _pod(made: Planned, found: Assessment, pod: Pod, member: Member | None) -> I
         yield f"waits: {pod.waits}"
     state, before, tried = released(pod), moved(pod), undone(pod)
     if state is not None:
-        yield "released: it serves until its replacement does"
+        yield "released: it serves until its replacement is ready"
     if before is not None:
-        yield f"its predecessor was moved away from {before.origin}"
+        yield f"it replaced a pod that was moved off {before.origin}"
     if tried is not None:
-        yield f"its move was undone {tried.tries} times; it is tried again later"
+        yield f"its move was undone {tried.tries} times; Spotweave retries later"
     yield from _next(made, found, pod)
 
 

@@ -71,30 +71,30 @@ def told(error: ApiError, *, writes: bool = False) -> str:
     match error:
         case Unreachable():
             return (
-                f"the cluster cannot be reached: {error}\nis it running, and is the kubeconfig the right one? "
+                f"cannot reach the cluster: {error}\ncheck that it runs and that the kubeconfig is the right one: "
                 "`kubectl cluster-info` asks the same server; --kubeconfig and --context choose another"
             )
         case Unauthorized():
             return (
-                f"the cluster does not know you: {error}\nlog in again, or choose other credentials with --kubeconfig "
-                "or --context; `kubectl auth whoami` tells who you are"
+                f"the cluster rejects your credentials: {error}\nlog in again, or choose others with --kubeconfig "
+                "or --context; `kubectl auth whoami` shows who you are"
             )
         case Forbidden():
             return "\n".join(_forbidden(error, writes))
         case NotFound() if names.SYSTEM_NAMESPACE in error.asked or names.WEBHOOK_CONFIGURATION in error.asked:
-            return f"it is not there: {error}\nis Spotweave installed? `kubectl apply -k manifests/base` does it"
-    return f"the cluster did not answer as needed: {error}\nit may pass; `kubectl get --raw /readyz` tells how it is"
+            return f"not found: {error}\nis Spotweave installed? `kubectl apply -k manifests/base` installs it"
+    return f"the API server failed: {error}\ntry again; `kubectl get --raw /readyz` shows whether it is healthy"
 
 
 def _forbidden(error: Forbidden, writes: bool) -> Iterable[str]:
     right = right_of(error.asked)
     if right is None:
-        return [f"you may not do that: {error}"]
-    lines = [f"you may not {right.verb} {right.resource}: {error}", f"ask with: {right.question}"]
+        return [f"you are not allowed to do that: {error}"]
+    lines = [f"you are not allowed to {right.verb} {right.resource}: {error}", f"check with: {right.question}"]
     role = names.OPERATE_ROLE if writes and right.name == names.STATE_MAP else right.role
     if role:
         command = f"kubectl create clusterrolebinding NAME --clusterrole={role} --user=YOU"
-        lines.append(f"an administrator can allow it: {command}")
+        lines.append(f"an administrator can grant it: {command}")
     return lines
 
 
@@ -107,13 +107,13 @@ def meant(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, every, MOST_NAMED)
     if close:
         return f"did you mean {_either(close)}?"
-    return f"there {'is' if len(every) == 1 else 'are'} {', '.join(every)}" if 0 < len(every) <= MOST_NAMED else ""
+    return f"choose from {', '.join(every)}" if 0 < len(every) <= MOST_NAMED else ""
 
 
 def check_namespace(name: str | None, known: Collection[str]) -> None:
     """That there is nothing in a namespace that does not exist would be true, and hide a typing error."""
     if name is not None and name not in known:
-        raise UsageError(f"there is no namespace {name!r}", meant(name, known))
+        raise UsageError(f"namespace {name!r} does not exist", meant(name, known))
 
 
 def _either(words: list[str]) -> str:

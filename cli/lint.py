@@ -47,10 +47,16 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("lint", parents=[common], help="find mistakes in manifests, without a cluster")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
-        "-f", "--file", action="append", metavar="FILE|DIR", help="manifests; - for standard input; may be repeated"
+        "-f",
+        "--file",
+        action="append",
+        metavar="FILE|DIR",
+        help="file or directory of manifests, - for standard input; repeatable",
     )
-    source.add_argument("--policy", action="store_true", help="print the admission policies that warn of the same")
-    parser.add_argument("--config", type=Path, help="configuration file: its defaults count and its limits are told")
+    source.add_argument(
+        "--policy", action="store_true", help="print the admission policies that warn about the same mistakes"
+    )
+    parser.add_argument("--config", type=Path, help="configuration file, for its defaults and limits")
     output.add_option(parser, "text")
     parser.set_defaults(run=run)
 
@@ -182,7 +188,7 @@ def _not_text(manifest: Manifest) -> Iterator[Finding]:
     for place, texts in manifest.texts.items():
         for key, text in texts.items():
             if key.startswith(names.PREFIX) and not text.is_text:
-                yield Finding(place, key, text.value, f'text in quotes: "{text.value}"', "is not text")
+                yield Finding(place, key, text.value, f'a string in quotes: "{text.value}"', "is not a string")
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

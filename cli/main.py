@@ -42,7 +42,7 @@ PLUGIN = "kubectl spotweave"
 
 def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
-        prog=program, description="Run as much as possible on spot nodes without an interruption of service."
+        prog=program, description="Run as much as possible on spot nodes without interrupting services."
     )
     top.add_argument("--version", action="version", version=f"spotweave {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -76,9 +76,12 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
         code: int = args.run(args)
         sys.stdout.flush()
     except ConfigurationError as error:
-        return _fail("the configuration is wrong:\n  " + "\n  ".join(error.mistakes), BAD_INPUT)
+        return _fail("the configuration is invalid:\n  " + "\n  ".join(error.mistakes), BAD_INPUT)
     except KubeconfigError as error:
-        return _fail(f"{error}\ngive one with --kubeconfig or KUBECONFIG (`spotweave cluster kubeconfig`)", BAD_INPUT)
+        return _fail(
+            f"{error}\nset --kubeconfig or KUBECONFIG; `spotweave cluster kubeconfig` prints the path of a local one",
+            BAD_INPUT,
+        )
     except ApiError as error:
         return _fail(hints.told(error, writes=getattr(args, "writes", False)), UNREACHABLE)
     except (UsageError, ClusterError) as error:

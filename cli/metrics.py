@@ -12,9 +12,11 @@ from placement.metrics import document
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("metrics", parents=[common], help="print what each metric says")
+    parser = commands.add_parser("metrics", parents=[common], help="print a reference of all metrics")
     parser.add_argument(
-        "--write", action="store_true", help="in a source tree: write it, the operator's rules and the dashboards"
+        "--write",
+        action="store_true",
+        help="write the reference, the operator's rules and the dashboards into the source tree",
     )
     parser.set_defaults(run=run)
 
@@ -24,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(document())
         return 0
     if not (ROOT / "docs").is_dir():
-        raise UsageError("there is no source tree to write to", "clone the repository, and run it there")
+        raise UsageError("no source tree to write to", "clone the repository and run the command there")
     for path, text in generated().items():
         (ROOT / path).write_text(text)
         print(path)

@@ -18,5 +18,7 @@ def observed_for_reading(client: Client) -> Observed:
     try:
         return read_observed(client)
     except Forbidden:
-        log.warning("you may not read the ConfigMap %s: risks are assumed, and auto is shown as 70%%", names.STATE_MAP)
+        log.warning(
+            "not allowed to read the ConfigMap %s: risks are assumed, and auto is shown as 70%%", names.STATE_MAP
+        )
         return NOTHING_OBSERVED

@@ -36,9 +36,9 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("outage", help="show, note or clear an outage of spot or on-demand")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text, function in (
-        ("list", "show what is noted", listed),
-        ("set", "note that a class is out: its slots are admitted soft", note),
-        ("clear", "clear what is noted", clear),
+        ("list", "list noted outages", listed),
+        ("set", "note that a class is out: new pods only prefer it", note),
+        ("clear", "clear noted outages", clear),
     ):
         action = actions.add_parser(name, parents=[common], help=text)
         access.add_options(action)
@@ -48,10 +48,16 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
             output.add_watch(action)
         else:
             action.add_argument("--class", dest="of", type=_class, choices=list(Class), default=Class.SPOT)
-            action.add_argument("--zone", action="append", default=[], metavar="Z", help="only there; may be repeated")
+            action.add_argument(
+                "--zone", action="append", default=[], metavar="Z", help="only in this zone; repeatable"
+            )
         if name == "set":
             action.add_argument(
-                "--for", dest="lasts", type=_duration, metavar="D", help="such as 30m (default: back-off)"
+                "--for",
+                dest="lasts",
+                type=_duration,
+                metavar="D",
+                help="such as 30m (default: longer with each repetition)",
             )
 
 
@@ -103,10 +109,10 @@ def _doubt(client: Client, zones: frozenset[str]) -> str:
 
 
 def unknown_zones(zones: Iterable[str], known: Iterable[str]) -> str:
-    """`no node is in zone-x; there are zone-a, zone-b`; a zone may also be one whose nodes have all gone."""
+    """`no node is in zone-x; choose from zone-a, zone-b`; a zone may also be one whose nodes have all gone."""
     there = sorted({zone for zone in known if zone})
     unknown = sorted(set(zones).difference(there))
-    some = f"there {'is' if len(there) == 1 else 'are'} {', '.join(there)}" if there else "no node has a zone"
+    some = f"choose from {', '.join(there)}" if there else "no node has a zone label"
     return f"no node is in {' or '.join(unknown)}; {some}" if unknown else ""
 
 
@@ -142,7 +148,7 @@ def _json(outages: Outages) -> dict[str, Any]:
 def as_table(outages: Outages) -> RenderableType:
     standing = outages.standing(time.time())
     if not standing:
-        return Text(f"No outage stands (version {outages.version}).")
+        return Text(f"No outage is noted (version {outages.version}).")
     table = Table(
         box=None, pad_edge=False, header_style="bold", title=f"version {outages.version}", title_justify="left"
     )
@@ -161,5 +167,5 @@ def outages_for_reading(client: Client, now: float) -> tuple[Outage, ...]:
     try:
         return read_outages(client)[0].standing(now)
     except Forbidden:
-        log.warning("you may not read the ConfigMap %s: whether a class is out is not known", names.STATE_MAP)
+        log.warning("not allowed to read the ConfigMap %s: outages are not shown", names.STATE_MAP)
         return ()

@@ -45,7 +45,7 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=EVERY_SECONDS,
         metavar="SECONDS",
-        help="look again and again, until Ctrl-C (default: every 5 seconds)",
+        help="refresh until Ctrl-C (default: every 5 seconds)",
     )
 
 
@@ -122,7 +122,7 @@ def _show_again(found: Result, output: str, live: Live | None, console: Console)
 
 
 def _complain(error: ApiError, live: Live | None) -> None:
-    told = f"not known now: {error}"
+    told = f"cluster state unavailable: {error}"
     if live is not None:
         live.update(Text(told, style="bold red"), refresh=True)
     else:

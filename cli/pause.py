@@ -25,13 +25,17 @@ LONGEST_REASON = 200
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    pause = commands.add_parser("pause", parents=[common], help="let the rebalancer move nothing for a while")
+    pause = commands.add_parser("pause", parents=[common], help="stop the rebalancer from moving pods")
     access.add_options(pause)
-    pause.add_argument("--for", dest="seconds", type=_seconds, metavar="D", help="such as 30m (default: until resumed)")
-    pause.add_argument("--reason", type=_reason, default="", metavar="TEXT", help="told by status")
+    pause.add_argument(
+        "--for", dest="seconds", type=_seconds, metavar="D", help="such as 30m (default: until `spotweave resume`)"
+    )
+    pause.add_argument(
+        "--reason", type=_reason, default="", metavar="TEXT", help="reason that `spotweave status` shows"
+    )
     output.add_option(pause, "text")
     pause.set_defaults(run=start, writes=True)
-    resume = commands.add_parser("resume", parents=[common], help="let the rebalancer move pods again")
+    resume = commands.add_parser("resume", parents=[common], help="let the rebalancer move pods again after a pause")
     access.add_options(resume)
     output.add_option(resume, "text")
     resume.set_defaults(run=end, writes=True)
@@ -72,7 +76,7 @@ def end(args: argparse.Namespace) -> int:
 
     with access.client_for(args) as client:
         change_pause(client, without)
-    said = "Resumed." if stood else "Nothing was paused."
+    said = "Resumed." if stood else "Moves were not paused."
     return output.show(args, lambda: output.Result({"paused": None, "resumed": stood}, lambda: Text(said)))
 
 
@@ -88,5 +92,5 @@ def pause_for_reading(client: Client, now: float) -> Pause | None:
     try:
         return standing(read_pause(client), now)
     except Forbidden:
-        log.warning("you may not read the ConfigMap %s: whether moves are paused is not known", names.STATE_MAP)
+        log.warning("not allowed to read the ConfigMap %s: a pause is not shown", names.STATE_MAP)
         return None

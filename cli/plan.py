@@ -87,9 +87,11 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar=("NS/NAME", "SETTING=VALUE"),
-        help="as if the workload had these annotations, such as shop/web spot-ratio=50%%",
+        help="plan as if the workload had these annotations, such as shop/web spot-ratio=50%%",
     )
-    parser.add_argument("--opt-in", action="append", default=[], metavar="NS", help="as if the namespace were labelled")
+    parser.add_argument(
+        "--opt-in", action="append", default=[], metavar="NS", help="plan as if the namespace were opted in"
+    )
     parser.set_defaults(run=run)
 
 
@@ -196,12 +198,12 @@ def with_settings(picture: Picture, name: str, settings: Sequence[str]) -> Pictu
     written = {names.PREFIX + key.removeprefix(names.PREFIX): value for key, _, value in pairs}
     wrong += [str(mistake) for mistake in mistakes_in(written, "workload")]
     if wrong or not settings:
-        told = "; ".join(wrong) or "nothing to set"
+        told = "; ".join(wrong) or "no setting is given"
         raise UsageError(f"--set {name}: {told}", "expected NS/NAME and SETTING=VALUE, such as spot-ratio=50%")
     found = [each for each in picture.snapshot.workloads if str(each.key) == name]
     if not found:
         hint = hints.meant(name, (str(each.key) for each in picture.snapshot.workloads)) or "expected NS/NAME"
-        raise UsageError(f"--set {name}: there is no such Deployment or StatefulSet", hint)
+        raise UsageError(f"--set {name}: no such Deployment or StatefulSet", hint)
     changed = {each.uid: replace(each, annotations={**each.annotations, **written}) for each in found}
     workloads = tuple(changed.get(each.uid, each) for each in picture.snapshot.workloads)
     return replace(picture, snapshot=replace(picture.snapshot, workloads=workloads))
@@ -210,7 +212,9 @@ def with_settings(picture: Picture, name: str, settings: Sequence[str]) -> Pictu
 def opted_in(picture: Picture, name: str) -> Picture:
     namespace = picture.snapshot.namespaces.get(name)
     if namespace is None or name in names.EXCLUDED_NAMESPACES:
-        told = "it is never placed" if namespace is not None else "there is no such namespace"
+        told = (
+            "Spotweave never places pods of this namespace" if namespace is not None else "the namespace does not exist"
+        )
         hint = "" if namespace is not None else hints.meant(name, picture.snapshot.namespaces)
         raise UsageError(f"--opt-in {name}: {told}", hint)
     labelled = Namespace(name, {**namespace.labels, names.PLACEMENT: names.ENABLED}, namespace.annotations)
@@ -264,11 +268,11 @@ def _workload_json(view: View, found: Assessment) -> dict[str, Any]:
 def _as_table(part: Plan, picture: Picture, answered: Sequence[dict[str, Any]]) -> Group:
     parts: list[Any] = []
     if picture.paused is not None:
-        parts.append(Text("Paused: nothing of this is done until `spotweave resume`.", style="yellow"))
+        parts.append(Text("Paused: no move starts until `spotweave resume`.", style="yellow"))
     if answered:
         parts += [workloads_table(answered), Text(prices_line(answered), style="dim"), ""]
     parts += [
-        Text(f"Note that {each.of} is out ({', '.join(sorted(each.zones)) or 'everywhere'})") for each in part.outages
+        Text(f"Note an outage of {each.of} ({', '.join(sorted(each.zones)) or 'everywhere'})") for each in part.outages
     ]
     if part.actions:
         parts.append(_actions_table(part))
@@ -305,10 +309,14 @@ def prices_line(answered: Sequence[dict[str, Any]]) -> str:
     """What costs are compared with, and where the prices of spot come from."""
     costs = [costs for each in answered for costs in (each["savings"], each["savingsAfter"]) if costs is not None]
     sources = sorted({told(source) for each in costs for source in each["sources"]})
-    return f"COST of the same on on-demand; prices of spot: {', '.join(sources) or 'none needed'}"
+    return f"COST is relative to all on-demand; spot prices: {', '.join(sources) or 'none needed'}"
 
 
 def _cells(mix: dict[str, int], seen: dict[str, Any] | None, saved: dict[str, Any] | None) -> tuple[str, ...]:
     cost = None if saved is None else saved["cost"]
-    seen_as = ("?", "?") if seen is None else (str(seen["headroom"]), "survived" if seen["survives"]["pool"] else "not")
+    seen_as = (
+        ("?", "?")
+        if seen is None
+        else (str(seen["headroom"]), "survived" if seen["survives"]["pool"] else "not survived")
+    )
     return (f"{mix['spot']}+{mix['onDemand']}", *seen_as, "?" if cost is None else f"{cost:.0%}")

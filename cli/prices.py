@@ -18,13 +18,13 @@ MOST_REMARKS = 5  # that are told one by one
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--price-table", type=Path, metavar="F", help="prices of nodes, for savings (CSV, as OpenCost takes it)"
+        "--price-table", type=Path, metavar="F", help="node prices for savings (CSV in OpenCost's format)"
     )
     parser.add_argument(
         "--spot-price-ratio",
         type=_ratio,
         metavar="R",
-        help="what spot costs here as a share of on-demand, where nothing says it better (default: 0.35)",
+        help="spot price as a share of the on-demand price, where no better source exists (default: 0.35)",
     )
 
 
@@ -43,7 +43,7 @@ def prices_for(args: argparse.Namespace, configuration: Configuration, *, must_r
     if path is None:
         return Prices(cluster_ratio=ratio)
     if given is None and not must_read and not path.exists():
-        log.warning("the price table %s is not here: savings are told without it (--price-table names another)", path)
+        log.warning("price table %s not found: savings do without it (--price-table names another)", path)
         return Prices(cluster_ratio=ratio)
     return Prices(read_table(path).rows, ratio)
 
@@ -58,5 +58,5 @@ def read_table(path: Path) -> PriceTable:
     for remark in table.remarks[:MOST_REMARKS]:
         log.warning("price table %s: %s", path, remark)
     if len(table.remarks) > MOST_REMARKS:
-        log.warning("price table %s: %d lines were skipped in all", path, len(table.remarks))
+        log.warning("price table %s: %d lines skipped in total", path, len(table.remarks))
     return table

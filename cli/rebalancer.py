@@ -20,27 +20,34 @@ from rebalancer import program
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("rebalancer", parents=[common], help="run the rebalancer")
-    parser.add_argument("--kubeconfig", type=Path, help="how to reach the cluster (default: as kubectl, or in-cluster)")
-    parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
-    parser.add_argument("--metrics-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="probes and metrics")
     parser.add_argument(
-        "--dashboard-listen", default="0.0.0.0:8090", metavar="HOST:PORT", help="the page (default: %(default)s)"
+        "--kubeconfig", type=Path, help="path of the kubeconfig (default: the one that kubectl uses, or in-cluster)"
+    )
+    parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
+    parser.add_argument(
+        "--metrics-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="address for probes and metrics"
+    )
+    parser.add_argument(
+        "--dashboard-listen",
+        default="0.0.0.0:8090",
+        metavar="HOST:PORT",
+        help="address for the dashboard (default: %(default)s)",
     )
     parser.add_argument(
         "--dashboard-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="a name that people reach it by, beside loopback, the pod's address and the Service's name",
+        help="host name of the dashboard, in addition to loopback, the pod's address and the Service's name",
     )
     parser.add_argument(
-        "--dashboard-token-file", type=Path, metavar="F", help="asks for the bearer token that this file holds"
+        "--dashboard-token-file", type=Path, metavar="F", help="file with the bearer token that users need"
     )
     parser.add_argument(
         "--prometheus-url",
         type=_url,
         metavar="URL",
-        help="a Prometheus that has our recording rules, for the share of the last day (default: what is in memory)",
+        help="Prometheus with Spotweave's recording rules, for the last day's spot share (default: from memory)",
     )
     prices.add_options(parser)
     parser.set_defaults(run=run)

@@ -19,11 +19,14 @@ log = logging.getLogger(__name__)
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("run", parents=[common], help="install and run Spotweave on a local control plane")
     parser.add_argument(
-        "--kubeconfig", type=access.kubeconfig, required=True, help="admin access to the local control plane"
+        "--kubeconfig",
+        type=access.kubeconfig,
+        required=True,
+        help="kubeconfig with admin access to the local control plane",
     )
-    parser.add_argument("--webhooks", type=_count, default=1, metavar="N", help="how many webhook processes")
+    parser.add_argument("--webhooks", type=_count, default=1, metavar="N", help="number of webhook processes")
     parser.add_argument(
-        "--rebalancers", type=_count, default=1, metavar="N", help="how many rebalancer processes, of which one leads"
+        "--rebalancers", type=_count, default=1, metavar="N", help="number of rebalancer processes; one of them leads"
     )
     parser.add_argument("--config", type=Path, help="configuration file; becomes the ConfigMap spotweave-config")
     parser.set_defaults(run=run)

@@ -19,5 +19,5 @@ def signs_for_reading(client: Client) -> tuple[Sign, ...]:
         heard = [row for row in rows_of(SNAPSHOT) if not row.is_awaited]
         return tuple(sign for row in heard for sign in read_all(client, row))
     except ApiError as error:
-        log.warning("no Events were read, so what a cloud or an autoscaler is about to do is not shown: %s", error)
+        log.warning("cannot read Events: notices of the cloud and of autoscalers are not shown: %s", error)
         return ()

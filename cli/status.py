@@ -23,16 +23,18 @@ from report.tables import left_over_table, status_table
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("status", parents=[common], help="show wanted and actual mixes")
+    parser = commands.add_parser("status", parents=[common], help="show the wanted and actual mix of each workload")
     access.add_options(parser)
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("-n", "--namespace", help="only this namespace")
     output.add_option(parser)
     output.add_watch(parser)
     prices.add_options(parser)
-    parser.add_argument("--pods", action="store_true", help="list every pod, where it is and why")
+    parser.add_argument("--pods", action="store_true", help="list every pod, its node and the reason")
     parser.add_argument(
-        "--left-over", action="store_true", help="list what pods still carry of ours where nobody is opted in any more"
+        "--left-over",
+        action="store_true",
+        help="list pods with Spotweave labels or annotations in namespaces that are not opted in",
     )
     parser.set_defaults(run=run)
 

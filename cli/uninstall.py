@@ -32,9 +32,7 @@ MOST_TOLD = 20
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser(
-        "uninstall", parents=[common], help="undo every move that is under way, and say what is left to delete"
-    )
+    parser = commands.add_parser("uninstall", parents=[common], help="undo all moves under way and list what to delete")
     access.add_options(parser)
     parser.set_defaults(run=run)
 
@@ -47,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
             return 0
         count, left = undo(client)
         snapshot = read_snapshot(client)
-    print(f"Put back {_pods(count)} that had been released for a move.")
-    _tell(f"{_pods(len(left))} could not be put back; delete them once their service has enough others:", left)
+    print(f"Put back {_pods(count)} that were released for a move.")
+    _tell(f"{_pods(len(left))} could not be put back. Delete them once enough other replicas serve:", left)
     _tell_rest(snapshot)
     return 1 if left else 0
 
@@ -59,7 +57,7 @@ def pause(client: Client) -> bool:
         change_pause(client, lambda _: Pause(time.time(), None, "spotweave uninstall", "being uninstalled"))
     except NotFound:
         return False
-    print("Paused: the rebalancer moves nothing any more (`spotweave resume` would end that).")
+    print("Paused: the rebalancer starts no more moves (`spotweave resume` ends the pause).")
     return True
 
 
@@ -87,12 +85,12 @@ def undo(client: Client) -> tuple[int, list[Pod]]:
 def _tell_rest(snapshot: Snapshot) -> None:
     ours = [pod for pod in snapshot.pods if pod.decision]
     opted_in = sorted(each.name for each in snapshot.namespaces.values() if each.is_opted_in)
-    print(f"{_pods(len(ours))} run on with the node affinity that admission gave them, until their next rollout.")
+    print(f"Pods that keep the node affinity from admission until their next rollout: {len(ours)}.")
     waiting = [pod for pod in ours if not pod.node and names.SOFT not in pod.annotations]
     _tell(
-        "Of these some wait for their class, and nobody will let them fall back; once deleted they are free:", waiting
+        "Some of them are pending and cannot fall back any more. Delete them; their replacements run anywhere:", waiting
     )
-    print("Now delete what is installed, as it was applied:")
+    print("Now delete the installed objects, the way you applied them:")
     print("  kubectl delete -k manifests/base")
     for name in opted_in:
         print(f"  kubectl label namespace {name} {names.PLACEMENT}-")

@@ -19,26 +19,30 @@ from webhook import program
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("webhook", parents=[common], help="run the admission webhook")
-    parser.add_argument("--kubeconfig", type=Path, help="how to reach the cluster (default: as kubectl, or in-cluster)")
+    parser.add_argument(
+        "--kubeconfig", type=Path, help="path of the kubeconfig (default: the one that kubectl uses, or in-cluster)"
+    )
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
-    parser.add_argument("--listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="admission, over TLS")
-    parser.add_argument("--metrics-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="probes and metrics")
+    parser.add_argument("--listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="address for admission, over TLS")
+    parser.add_argument(
+        "--metrics-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="address for probes and metrics"
+    )
     parser.add_argument("--share-port", action="store_true", help="let several processes listen on the same port")
-    parser.add_argument("--peer-listen", metavar="HOST:PORT", help="where other replicas call, if not where all do")
-    parser.add_argument("--advertise", metavar="HOST:PORT", help="the address to tell other replicas")
+    parser.add_argument("--peer-listen", metavar="HOST:PORT", help="separate address for calls from other replicas")
+    parser.add_argument("--advertise", metavar="HOST:PORT", help="address under which other replicas call this one")
     parser.add_argument(
         "--certificates",
         type=Issuer,
         choices=tuple(Issuer),
         default=Issuer.OWN,
-        help="own: issue and publish them; secret: serve what cert-manager or others put into the Secret",
+        help="own: issue and publish certificates; secret: serve the Secret that cert-manager or others fill",
     )
     parser.add_argument(
         "--ca-overlap",
         type=_seconds,
         default=OVERLAP,
         metavar="SECONDS",
-        help="how long each step of a CA's rotation stands at least (default: %(default)s)",
+        help="minimum duration of each step of a CA rotation (default: %(default)s)",
     )
     parser.set_defaults(run=run)
 

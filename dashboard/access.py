@@ -53,17 +53,17 @@ class Guard:
     def refusal(self, request: Request, *, is_data: bool) -> Refusal | None:
         """Pages hold nothing worth a token; data does."""
         if request.method not in ("GET", "HEAD"):
-            return Refusal(405, "read-only: GET and HEAD alone")
+            return Refusal(405, "read-only: only GET and HEAD are allowed")
         host = request.header("host")
         if name_of(host) not in self.hosts:
-            return Refusal(403, f"not known by the name {name_of(host)!r}: start with --dashboard-host")
+            return Refusal(403, f"unknown host name {name_of(host)!r}: allow it with --dashboard-host")
         origin = request.header("origin")
         if origin and urlsplit(origin).netloc != host:
-            return Refusal(403, "not for pages of other origins")
+            return Refusal(403, "requests from other origins are not allowed")
         if is_data and request.header("sec-fetch-site") in ("cross-site", "same-site"):
-            return Refusal(403, "not for pages of other sites")
+            return Refusal(403, "requests from other sites are not allowed")
         if is_data and self.token_file is not None and not self._is_token(request.header("authorization")):
-            return Refusal(401, "a bearer token is asked for")
+            return Refusal(401, "a bearer token is required")
         return None
 
     def _is_token(self, authorization: str) -> bool:

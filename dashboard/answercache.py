@@ -76,7 +76,7 @@ class AnswerCache:
         """`known` is what the asker has: If-None-Match."""
         view = self._viewer.view(self.view_seconds)
         if view is None:
-            return self._failed(503, view, "not synced yet: nothing was read so far")
+            return self._failed(503, view, "not synced yet: nothing has been read")
         try:
             body = self._body(view, asked, work_out)
         except Unknown as error:

@@ -33,7 +33,7 @@ def create_app(cache: AnswerCache) -> Flask:
 
     @app.errorhandler(404)
     def unknown(_error: Exception) -> Response:
-        return _json(404, {"error": "there is no such page"})
+        return _json(404, {"error": "page not found"})
 
     _add_pages(app)
     _add_api(app, cache)
@@ -49,7 +49,7 @@ def _add_pages(app: Flask) -> None:
 
     @app.get("/static/<name>")
     def static(name: str) -> Response:
-        return files[name].answer() if name in files else _json(404, {"error": "there is no such file"})
+        return files[name].answer() if name in files else _json(404, {"error": "file not found"})
 
 
 def _add_api(app: Flask, cache: AnswerCache) -> None:
@@ -89,7 +89,7 @@ def _has_pools() -> bool:
     """`?with=pools`: the page wants both, and asks once."""
     asked = request.args.get("with", "")
     if asked not in ("", "pools"):
-        raise Unclear("with= takes pools")
+        raise Unclear("with= accepts pools")
     return asked == "pools"
 
 
@@ -112,7 +112,7 @@ def _count(name: str, default: int | None) -> int | None:
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Unclear(f"{name}= takes a whole number, not {text[:LONGEST_TEXT]!r}")
+        raise Unclear(f"{name}= accepts a whole number, not {text[:LONGEST_TEXT]!r}")
     return int(text)
 
 

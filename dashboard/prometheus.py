@@ -66,7 +66,7 @@ def read(body: bytes) -> Points:
             raise ValueError(f"{len(found)} series of {names.RULE_SPOT_SHARE}: is this the Prometheus of one cluster?")
         points = [(int(at), float(text)) for series in found for at, text in series["values"]]
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"no answer of Prometheus: {body[:80]!r}") from error
+        raise ValueError(f"not an answer of Prometheus: {body[:80]!r}") from error
     return [(at, round(share, 4)) for at, share in points if math.isfinite(share)]
 
 
@@ -112,11 +112,11 @@ class PrometheusArchive:
             points = merged(*(read(self._get(each)) for each in questions(self._url, time.time())))
         except (OSError, URLError, HTTPException, ValueError, ArithmeticError) as error:
             if not self._is_silent:
-                log.warning("%s does not tell the share over time, memory does: %s", self._url, error)
+                log.warning("cannot read the spot share from %s, using memory: %s", self._url, error)
             self._is_silent = True
             return
         if self._is_silent:
-            log.info("%s tells the share over time again", self._url)
+            log.info("%s provides the spot share again", self._url)
         self._is_silent = False
         self.version += points != self._points
         self._points, self._said_at = points, self._timer()

@@ -112,7 +112,7 @@ def _table(found: Sequence[Course]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("WORKLOAD", overflow="fold")
     table.add_column("MUST\nserve", justify="right")
-    for title in ("BEFORE", "AT WORST", "AFTER"):
+    for title in ("BEFORE", "LOWEST", "AFTER"):
         table.add_column(f"{title}\nserve", justify="right")
         table.add_column("HEADROOM\nsurvives", no_wrap=True)
     for each in found:
@@ -127,13 +127,14 @@ def sentences(found: Sequence[Course], looks: Sequence[Look]) -> Iterator[str]:
     """Who served fewer than must, for how long; and how many could have lost a pool more."""
     short = [each for each in found if each.short_seconds]
     for each in short:
-        yield f"{each.name} served {each.served[1]} of the {each.needed} that must, for {each.short_seconds:.1f} s."
+        served = f"{each.name} served {each.served[1]} replicas, below its minimum of {each.needed}"
+        yield f"{served}, for {each.short_seconds:.1f} s."
     if all(each.is_spared for each in found):
-        yield "Nobody served one replica less."
+        yield "No workload lost a serving replica."
     elif not short:
-        yield "All served as many as must."
+        yield "Every workload kept its minimum of serving replicas."
     counts = [surviving(look.found) for look in looks]
     yield (
-        f"Of {len(found)} workloads, so many would survive the loss of any pool: "
-        f"{counts[0]}, at worst {min(counts)}, now {counts[-1]}."
+        f"Workloads that survive the loss of any pool, out of {len(found)}: "
+        f"{counts[0]} before, {min(counts)} at the lowest point, {counts[-1]} after."
     )

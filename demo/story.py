@@ -45,30 +45,32 @@ class Story:
         kubectl.call("apply", "-f", str(EXAMPLES), kubeconfig=self.cluster.kubeconfig)
         self.console.print(status_table(self._rest()))
         for replicas in (25, 10):
-            self._chapter(f"web is scaled to {replicas}: no pod needs to move")
+            self._chapter(f"web scales to {replicas} replicas: no pod needs to move")
             self._kubectl("scale", "deployment/web", f"--replicas={replicas}")
             self._show_web()
-        self._chapter("web is rolled out: the new revision has the same mix")
+        self._chapter("web rolls out a new revision: it gets the same mix")
         self._kubectl("set", "image", "deployment/web", "app=example/app:2.0")
         self._show_web()
         self._lose_a_pool()
         self._lose_all_spot()
-        self._chapter("Spot is back: one pod looks ahead, the others follow")
-        self.console.print(f"They return when {OUTAGE} s of the outage and of their own age are over.", style="dim")
+        self._chapter("Spot is back: one pod probes it, then the others follow")
+        self.console.print(
+            f"Pods return once the outage has lasted {OUTAGE} s and they are {OUTAGE} s old.", style="dim"
+        )
         self._disturb(self.cluster.restore, is_settled)
         return self.exact
 
     def _lose_a_pool(self) -> None:
         """The one that holds most of web."""
         pool = fullest(self._statuses(), "web")
-        self._chapter(f"The cloud wants pool {pool.zone}/{pool.instance_type} back, with two minutes' notice")
-        text = "A drainer, which is not ours, evicts what budgets allow; replacements come up."
+        self._chapter(f"The cloud reclaims pool {pool.zone}/{pool.instance_type} with two minutes' notice")
+        text = "A drainer, not part of Spotweave, evicts what budgets allow. Replacements start."
         self.console.print(text, style="dim")
         self._disturb(lambda: self.cluster.reclaim(Choice(pool=pool.name), notice_seconds=NOTICE_SECONDS), is_settled)
 
     def _lose_all_spot(self) -> None:
         """Nothing is exact then: what belongs on spot runs on on-demand."""
-        self._chapter("All spot nodes vanish, without notice: on-demand takes what they ran")
+        self._chapter("All spot nodes disappear without notice: their pods run on on-demand")
         self._disturb(lambda: self.cluster.reclaim(Choice(all_spot=True)), is_at_rest)
 
     def _disturb(self, act: Callable[[], object], is_done: Callable[[Found], bool]) -> None:

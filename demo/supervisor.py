@@ -103,9 +103,9 @@ class Installed:
             time.sleep(0.5)
             for each in self.processes:
                 if each.process.poll() is not None and each.name not in told:
-                    log.error("%s ended with code %s", each.name, each.process.returncode)
+                    log.error("%s exited with code %s", each.name, each.process.returncode)
                     told.add(each.name)
-        raise ClusterError("every program has ended", "the lines above say why", exit_code=1)
+        raise ClusterError("every program has exited", "see the log lines above", exit_code=1)
 
     def stop(self) -> None:
         for each in self.processes:
@@ -179,7 +179,7 @@ def _first_address(admin: Client) -> IPv4Address:
     first = IPv4Address(_cluster_ip(admin, "default", "kubernetes"))
     if first not in LOOPBACK:
         raise ClusterError(
-            f"the cluster's Services are at {first}, where no process of this machine can listen",
+            f"the cluster's Services are at {first}, where no process on this machine can listen",
             "spotweave run needs a control plane on this machine with --service-cluster-ip-range=127.96.0.0/16 "
             "(`spotweave cluster up` starts one)",
             exit_code=2,
@@ -301,7 +301,7 @@ def wait_until_ready(processes: Iterable[Process]) -> None:
     for each in processes:
         while (answer := _fetch(f"{each.url}/readyz")) != "ok\n":
             if each.process.poll() is not None:
-                raise ClusterError(f"{each.name} ended with code {each.process.returncode}", "the lines above say why")
+                raise ClusterError(f"{each.name} exited with code {each.process.returncode}", "see the log lines above")
             if time.monotonic() > deadline:
                 raise ClusterError(f"{each.name} was not ready within {READY_SECONDS:.0f} s: {answer or 'no answer'}")
             time.sleep(0.05)
@@ -328,7 +328,7 @@ def _wait_until_asked(admin: Client, installed: Installed) -> None:
     with _canary_namespace(admin):
         while _calls(installed) == before:
             if time.monotonic() > deadline:
-                raise ClusterError("the API server does not call the webhook", "its log may say why")
+                raise ClusterError("the API server does not call the webhook", "see the log of the API server")
             try:
                 admin.post(f"/api/v1/namespaces/{CANARY}/pods", _CANARY_POD, {"dryRun": "All"})
             except ApiError as error:  # the namespace's ServiceAccount takes a moment too
@@ -380,4 +380,4 @@ def _wait_gone(admin: Client, path: str) -> None:
             time.sleep(0.1)
     except NotFound:
         return
-    raise ClusterError(f"the namespace {CANARY} of an earlier run does not go away")
+    raise ClusterError(f"the namespace {CANARY} of an earlier run is still being deleted")

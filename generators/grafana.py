@@ -84,28 +84,28 @@ SHARE = Dashboard(
             (Query(f"{_pods('serving', of='spot')} / {_pods('serving')}"),),
             4,
             unit="percentunit",
-            about="Of all serving pods of opted-in workloads, those on spot.",
+            about="Share of the serving pods of opted-in workloads that run on spot.",
         ),
         Panel(
             "Would not survive, declared",
             "bargauge",
             (Query(_exposed("false"), "{{domain}}"),),
             6,
-            about="Workloads whose declared min-available the loss of one node, pool, zone or all spot would break.",
+            about="Workloads that the loss of one node, pool, zone or all spot takes below a declared min-available.",
         ),
         Panel(
             "Would not survive, assumed",
             "bargauge",
             (Query(_exposed("true"), "{{domain}}"),),
             6,
-            about="The same where nobody said how many must serve: advice.",
+            about="The same for workloads without a declared minimum. This is advice only.",
         ),
         Panel(
             "Fell back",
             "stat",
             (Query(_pods("fallback", "class"), "now on {{class}}"),),
             4,
-            about="Pods that run on the other class than they should, because theirs was out.",
+            about="Pods that run on the other class because their own was out.",
         ),
         Panel("Outages", "stat", (Query("max by (class) (spotweave_outages)", "{{class}}"),), 4),
         Panel(
@@ -140,15 +140,15 @@ SHARE = Dashboard(
             ),
             24,
             10,
-            about="Replicas that may be lost, and the most that would be lost with one pool, one zone and all spot.",
+            about="Replicas that can be lost, and the most that are lost with one pool, one zone or all spot.",
         ),
         Panel(
-            "Expected incidents, in 30 days",
+            "Expected incidents in 30 days",
             "bargauge",
             (Query(f"topk(20, max by ({WORKLOAD}) (spotweave_expected_incidents_per_month{{{PICKED}}}))", NAMED),),
             8,
-            about="How often fewer than must serve are expected to be left, the worst workloads: "
-            "by how often pools were lost, with the pods where they are now.",
+            about="Expected incidents that leave fewer replicas than must serve, for the worst workloads. "
+            "From observed losses of pools and where the pods run now.",
         ),
         Panel(
             "Expected unavailability",
@@ -156,17 +156,17 @@ SHARE = Dashboard(
             (Query(f"topk(20, max by ({WORKLOAD}) (spotweave_expected_unavailability{{{PICKED}}}))", NAMED),),
             8,
             unit="percentunit",
-            about="The part of the time for which fewer are expected to serve than must, the worst workloads.",
+            about="Expected share of time with fewer replicas than must serve, for the worst workloads.",
         ),
         Panel(
-            "Losses of spot pools, in 30 days",
+            "Losses of spot pools in 30 days",
             "table",
             (
                 Query("max by (zone, instance_type) (spotweave_pool_losses_per_month)", "losses"),
-                Query("max by (zone, instance_type) (spotweave_pool_watched_seconds) / 86400", "days watched"),
+                Query("max by (zone, instance_type) (spotweave_pool_watched_seconds) / 86400", "days observed"),
             ),
             8,
-            about="As often as each pool is taken to go. One that was not watched for long is taken to go once.",
+            about="Expected losses of each pool. A pool without a long history counts as lost once.",
         ),
         Panel(
             "Nodes by pool",
@@ -207,25 +207,25 @@ REBALANCER = Dashboard(
         Panel("Workloads without series", "stat", (Query("max(spotweave_workloads_left_out)"),), 4, 4),
         Panel("Outages", "stat", (Query("max by (class) (spotweave_outages)", "{{class}}"),), 4, 4),
         Panel(
-            "Moves by reason, a minute",
+            "Moves per minute, by reason",
             "timeseries",
             (Query(f"60 * {_rate('spotweave_moves_total', 'reason')}", "{{reason}}"),),
             12,
         ),
         Panel(
-            "Moves by outcome, a minute",
+            "Moves per minute, by outcome",
             "timeseries",
             (Query(f"60 * {_rate('spotweave_moves_total', 'outcome')}", "{{outcome}}"),),
             12,
         ),
         Panel(
-            "Blocked, by what is in the way",
+            "Blocked pods, by reason",
             "timeseries",
             (Query("max by (reason) (spotweave_blocked_pods)", "{{reason}}"),),
             12,
         ),
         Panel(
-            "Actions that failed, a minute",
+            "Failed actions per minute",
             "timeseries",
             (
                 Query(
@@ -236,7 +236,7 @@ REBALANCER = Dashboard(
             12,
         ),
         Panel(
-            "Time of a pass",
+            "Duration of a pass",
             "timeseries",
             (
                 Query(_quantile(0.5, "spotweave_pass_seconds"), "pass, median"),
@@ -247,10 +247,13 @@ REBALANCER = Dashboard(
             unit="s",
         ),
         Panel(
-            "Passes a second", "timeseries", (Query(f"rate(spotweave_pass_seconds_count[{RATE}])", "{{instance}}"),), 8
+            "Passes per second",
+            "timeseries",
+            (Query(f"rate(spotweave_pass_seconds_count[{RATE}])", "{{instance}}"),),
+            8,
         ),
         Panel(
-            "API server last heard",
+            "Time since the API server last sent anything",
             "timeseries",
             (Query("spotweave_cache_age_seconds", "{{instance}}"),),
             8,
@@ -264,11 +267,16 @@ WEBHOOK = Dashboard(
     "webhook",
     "Spotweave: webhook",
     (
-        Panel("Calls a second", "stat", (Query(_rate("spotweave_admission_seconds_count")),), 4, 4),
-        Panel("99 % answered within", "stat", (Query(_quantile(0.99, "spotweave_admission_seconds")),), 4, 4, unit="s"),
+        Panel("Calls per second", "stat", (Query(_rate("spotweave_admission_seconds_count")),), 4, 4),
         Panel(
-            "Failed open in an hour", "stat", (Query("sum(increase(spotweave_admission_fail_open_total[1h]))"),), 4, 4
+            "99th percentile of admission",
+            "stat",
+            (Query(_quantile(0.99, "spotweave_admission_seconds")),),
+            4,
+            4,
+            unit="s",
         ),
+        Panel("Failed open per hour", "stat", (Query("sum(increase(spotweave_admission_fail_open_total[1h]))"),), 4, 4),
         Panel(
             "Certificate expires in",
             "stat",
@@ -277,8 +285,15 @@ WEBHOOK = Dashboard(
             4,
             unit="s",
         ),
-        Panel("Not seen yet", "stat", (Query("sum(spotweave_ledger_decisions)"),), 4, 4, about="Decisions on pods."),
-        Panel("Mistakes in an hour", "stat", (Query("sum(increase(spotweave_policy_mistakes_total[1h]))"),), 4, 4),
+        Panel(
+            "Not seen yet",
+            "stat",
+            (Query("sum(spotweave_ledger_decisions)"),),
+            4,
+            4,
+            about="Decisions whose pod the cache does not show yet.",
+        ),
+        Panel("Mistakes per hour", "stat", (Query("sum(increase(spotweave_policy_mistakes_total[1h]))"),), 4, 4),
         Panel(
             "Latency",
             "timeseries",
@@ -290,38 +305,42 @@ WEBHOOK = Dashboard(
             unit="s",
         ),
         Panel(
-            "Calls a second by replica",
+            "Calls per second, by replica",
             "timeseries",
             (Query(_rate("spotweave_admission_seconds_count", "instance"), "{{instance}}"),),
             12,
         ),
         Panel(
-            "Decisions by class, a second",
+            "Decisions per second, by class",
             "timeseries",
             (Query(_rate("spotweave_admission_decisions_total", "class"), "{{class}}"),),
             8,
         ),
         Panel(
-            "Decisions by reason, a second",
+            "Decisions per second, by reason",
             "timeseries",
             (Query(_rate("spotweave_admission_decisions_total", "reason"), "{{reason}}"),),
             8,
         ),
         Panel(
-            "Handed to the owning replica, a second",
+            "Forwarded to the owning replica, per second",
             "timeseries",
             (Query(_rate("spotweave_admission_forwarded_total", "outcome"), "{{outcome}}"),),
             8,
         ),
         Panel(
-            "Version of the outages that was read",
+            "Version of the outages, by replica",
             "timeseries",
             (Query("spotweave_outage_version", "{{instance}}"),),
             12,
-            about="Replicas differ for less than a second.",
+            about="Replicas differ for at most a second.",
         ),
         Panel(
-            "API server last heard", "timeseries", (Query("spotweave_cache_age_seconds", "{{instance}}"),), 12, unit="s"
+            "Time since the API server last sent anything",
+            "timeseries",
+            (Query("spotweave_cache_age_seconds", "{{instance}}"),),
+            12,
+            unit="s",
         ),
     ),
 )

@@ -96,7 +96,7 @@ def _observed(text: str) -> Observed:
     try:
         return parse_observed(text) if text else NOTHING_OBSERVED
     except ValueError as error:
-        log.warning("%s: %s; it is begun anew", names.STATE_MAP, error)
+        log.warning("%s: %s; starting from empty", names.STATE_MAP, error)
         return NOTHING_OBSERVED
 
 
@@ -105,7 +105,7 @@ def _outages(text: str) -> Outages:
     try:
         return parse_outages(text) if text else Outages()
     except ValueError as error:
-        log.warning("%s: %s; it is begun anew", names.STATE_MAP, error)
+        log.warning("%s: %s; starting from empty", names.STATE_MAP, error)
         return Outages(int(time.time()))
 
 
@@ -140,7 +140,7 @@ def _change_state(
         except Conflict:
             continue
         return after
-    told = f"it was changed by others {_TRIES} times in a row"
+    told = f"other writers changed it {_TRIES} times in a row"
     raise Conflict(f"PUT {PATH}/{names.STATE_MAP}", 409, "Conflict", told)
 
 
@@ -199,5 +199,5 @@ class ObservedMemory:
         try:
             self.current = parse_observed(text) if text else NOTHING_OBSERVED
         except ValueError as error:
-            log.warning("%s: %s; what was known stands", names.STATE_MAP, error)
+            log.warning("%s: %s; keeping what was read before", names.STATE_MAP, error)
         self._on_change(self.current)

@@ -23,7 +23,7 @@ def configuration_for_reading(path: Path | None, client: Client) -> Configuratio
     try:
         return load_configuration(path, client)
     except Forbidden:
-        log.warning("you may not read the ConfigMap %s: assuming the built-in configuration", names.CONFIG_MAP)
+        log.warning("not allowed to read the ConfigMap %s: assuming the built-in configuration", names.CONFIG_MAP)
         return Configuration()
 
 

@@ -16,5 +16,5 @@ def end_with_any_thread() -> None:
 def _end(failure: threading.ExceptHookArgs) -> None:
     name = failure.thread.name if failure.thread else "?"
     trace = (failure.exc_type, failure.exc_value or failure.exc_type(), failure.exc_traceback)
-    log.critical("thread %s died; ending the program", name, exc_info=trace)
+    log.critical("thread %s crashed; stopping the program", name, exc_info=trace)
     os._exit(1)

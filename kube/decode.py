@@ -113,7 +113,7 @@ class Decoder(Generic[T]):
         try:
             return self._build(self._decode_object(raw))
         except msgspec.ValidationError as error:
-            log.warning("left out an object that does not decode: %s: %.200s", error, bytes(raw))
+            log.warning("skipped an object that cannot be decoded: %s: %.200s", error, bytes(raw))
             return None
 
 

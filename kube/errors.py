@@ -114,7 +114,7 @@ class Garbled(ApiError):
     """An answer that is not what the API promises, such as a line of a watch that is no JSON."""
 
     def __init__(self, asked: str, message: str) -> None:
-        super().__init__(asked, 0, "garbled answer", message)
+        super().__init__(asked, 0, "unreadable answer", message)
 
 
 BY_STATUS: Mapping[int, type[ApiError]] = {

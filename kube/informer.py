@@ -183,7 +183,7 @@ class Informer(Generic[T]):
         self.state = Stage.RETRYING
         delay = delay_seconds(self._failures, failure, self._pace, self._chance)
         level = logging.WARNING if self._failures == 1 and not isinstance(failure, Gone) else logging.DEBUG
-        log.log(level, "%s: %s in %.1f s, since %s", self.resource.name, step, delay, failure)
+        log.log(level, "%s: %s in %.1f s because of %s", self.resource.name, step, delay, failure)
         return delay
 
     def _list(self) -> None:
@@ -268,7 +268,7 @@ class Informer(Generic[T]):
         """Write one change to the store. What does not decode stays as it was, except that it can still go."""
         if event.mistake:
             self.rejected += 1
-            log.warning("%s: %s does not decode: %s", self.resource.name, event.key, event.mistake)
+            log.warning("%s: cannot decode %s: %s", self.resource.name, event.key, event.mistake)
         is_gone = event.type == "DELETED" or (event.item is not None and not self.resource.keeps(event.item))
         if is_gone and event.key is not None:
             self.store.remove(event.key)

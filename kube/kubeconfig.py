@@ -113,7 +113,7 @@ def load_in_cluster(directory: Path, environment: Mapping[str, str]) -> Configur
     try:
         loader.load_and_set(configuration)
     except ConfigException as error:
-        raise KubeconfigError(f"there is no kubeconfig, and this is no pod of a cluster: {error}") from error
+        raise KubeconfigError(f"no kubeconfig found, and this process does not run in a pod: {error}") from error
     return configuration
 
 

@@ -107,7 +107,7 @@ class Leader:
     def _tell(self) -> None:
         is_leading = self.is_leading()
         if is_leading != self._told:
-            log.info("%s %s", self._state.identity, "leads" if is_leading else "leads no more")
+            log.info("%s %s", self._state.identity, "leads" if is_leading else "no longer leads")
             self._told = is_leading
             self._on_change(is_leading)
 
@@ -165,11 +165,11 @@ class Leader:
                 record = self._read()
                 if record.holder == self._state.identity:
                     self._write(record, released_spec())
-                    log.info("lease: given up")
+                    log.info("lease: released")
             except Conflict:
                 continue
             except ApiError as error:
-                log.warning("lease: runs out by itself, since it could not be given up: %s", error)
+                log.warning("lease: could not be released and will expire: %s", error)
             return
 
 

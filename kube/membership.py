@@ -83,7 +83,7 @@ def announce(client: Client, name: str, address: str, outage_version: int) -> No
         try:
             client.post(PATH, lease)
         except AlreadyExists:  # the next renewal will patch it
-            log.debug("lease %s is there already", name)
+            log.debug("lease %s already exists", name)
 
 
 def withdraw(client: Client, name: str) -> None:
@@ -93,4 +93,4 @@ def withdraw(client: Client, name: str) -> None:
     except NotFound:
         return
     except ApiError as error:
-        log.warning("lease %s stays until it runs out: %s", name, error)
+        log.warning("lease %s could not be deleted and will expire: %s", name, error)

@@ -72,7 +72,7 @@ class Notes:
                 left = deadline - self._timer()
                 behind = [name for name, read in self._readers(left).items() if read < version]
             except ApiError as error:
-                log.warning("which webhooks have read version %d: %s", version, error)
+                log.warning("cannot find out which webhooks have read version %d: %s", version, error)
                 return
             if not behind:
                 return

@@ -256,7 +256,7 @@ class LocalCluster:
             self._check_parts()
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"waited in vain for {what}; the end of {part}'s log:\n{tail(self.layout.log(part))}"
+                    f"timed out waiting for {what}; the end of {part}'s log:\n{tail(self.layout.log(part))}"
                 )
             time.sleep(POLL_SECONDS)
 
@@ -317,7 +317,7 @@ class LocalCluster:
 
 def _known(part: str) -> str:
     if part not in PARTS:
-        raise ClusterError(f"there is no part `{part}`", f"The parts are {', '.join(PARTS)}.", BAD_INPUT)
+        raise ClusterError(f"no part is called `{part}`", f"The parts are {', '.join(PARTS)}.", BAD_INPUT)
     return part
 
 

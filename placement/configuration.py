@@ -170,7 +170,7 @@ class _Reader:
         return _scaled(replace(Configuration(), **{fields.get(key, key): value for key, value in values.items()}))
 
     def _wrong(self, where: str, value: object, expected: str) -> None:
-        self.mistakes.append(f"{where}: {value!r} is wrong; expected {expected}")
+        self.mistakes.append(f"{where}: {value!r} is invalid; expected {expected}")
 
     def _mapping(self, where: str, raw: object, known: tuple[str, ...]) -> dict[str, Any]:
         if raw is None:
@@ -193,7 +193,7 @@ class _Reader:
     def _strings(self, where: str, raw: object, of: str, shape: re.Pattern[str]) -> tuple[str, ...]:
         for entry in (entries := self._list(where, raw, of)):
             if not isinstance(entry, str) or not shape.fullmatch(entry):
-                self._wrong(where, entry, f"text in quotes: {of}")
+                self._wrong(where, entry, f"a string in quotes: {of}")
         return tuple(str(entry) for entry in entries)
 
     def _label_key(self, where: str, raw: object, of: str) -> str:
@@ -213,7 +213,7 @@ class _Reader:
             return PRESETS.get(raw, PRESETS["default"])
         entry = self._mapping(where, raw, ("key", "spot", "onDemand", "taints"))
         if not entry.get("spot"):
-            self._wrong(f"{where}.spot", entry.get("spot"), "a list of the label's values that mean spot")
+            self._wrong(f"{where}.spot", entry.get("spot"), "a list of the label values that mean spot")
         taints = self._strings(f"{where}.taints", entry.get("taints"), "taints as key or key=value", _TAINT)
         return ClassLabel(
             self._label_key(f"{where}.key", entry.get("key"), "node"),

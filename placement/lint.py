@@ -17,14 +17,14 @@ from placement.policy import unavailable as taken_by_rollout
 
 Place = Literal["annotations", "labels", "template annotations", "template labels"]
 
-DOES_NOT_COUNT = "does not count"
+IGNORED = "is ignored"
 PLACEMENTS = (names.ENABLED, names.DISABLED)
 PLACEMENT_EXPECTED = " or ".join(PLACEMENTS)
 SETTING_NAMES = frozenset(setting.annotation for setting in SETTINGS)
 TEMPLATE_PREFIX = names.PREFIX + "pod-group"  # what belongs on a pod template (design §6)
-TEMPLATE_EXPECTED = "it on the workload itself, since nobody reads it on a pod template"
-LABEL_EXPECTED = "an annotation of that name, since nobody reads it as a label"
-KNOWN_EXPECTED = f"{names.PREFIX} and one of {', '.join(setting.name for setting in SETTINGS)}"
+TEMPLATE_EXPECTED = "it on the workload itself; it has no effect on a pod template"
+LABEL_EXPECTED = "an annotation of that name; it has no effect as a label"
+KNOWN_EXPECTED = f"{names.PREFIX} followed by one of {', '.join(setting.name for setting in SETTINGS)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Finding:
     annotation: str
     value: str
     expected: str
-    verdict: str = DOES_NOT_COUNT
+    verdict: str = IGNORED
 
     def __str__(self) -> str:
         return f"{self.annotation}: {self.value!r} {self.verdict}; expected {self.expected}"
@@ -92,7 +92,7 @@ def rollout_finding(workload: Workload, policy: Policy) -> Finding | None:
     mix, taken = policy.slots.mix(n), taken_by_rollout(workload.rollout, n)
     if workload.rollout.recreate or mix.spot == 0 or not 0 < mix.on_demand <= taken:
         return None
-    verdict = f"leaves {mix.on_demand} of {n} replicas on on-demand, and a rollout may take away {taken} at a time"
+    verdict = f"keeps {mix.on_demand} of {n} replicas on on-demand, but a rollout may remove {taken} at a time"
     smaller = "" if workload.kind is Kind.STATEFUL_SET else ", or a smaller maxUnavailable"
     return Finding(
         "annotations", names.MIN_ON_DEMAND, str(policy.min_on_demand), f"at least {min(n, taken + 1)}{smaller}", verdict
@@ -226,14 +226,14 @@ def _placement(place: str) -> str:
 
 def _validation(right: str, annotation: str, value: str, expected: str) -> dict[str, str]:
     """`message` stands in where the API server finds fault with the expression's result."""
-    before, after = f" {annotation}: ", f" {DOES_NOT_COUNT}; expected {expected}"
+    before, after = f" {annotation}: ", f" {IGNORED}; expected {expected}"
     told = f"variables.level + {_text(before)} + {_quoted(_shown(value))} + {_text(after)}"
     return {"expression": right, "message": annotation + after, "messageExpression": told}
 
 
 def _none(variable: str, expected: str) -> dict[str, str]:
     """No annotation may be among those of a variable; whatever is, is told in one sentence."""
-    after = f" {DOES_NOT_COUNT}; expected {expected}"
+    after = f" {IGNORED}; expected {expected}"
     shown = _shown(f"variables.{variable}_told", SEVERAL_SHOWN_LENGTH)
     return {
         "expression": f"size(variables.{variable}) == 0",

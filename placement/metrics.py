@@ -26,7 +26,7 @@ class Exposer(StrEnum):
 
     WEBHOOK = "every webhook"
     REBALANCER = "every rebalancer"
-    LEADER = "the rebalancer that leads"
+    LEADER = "the leading rebalancer"
     ALL = "every webhook and rebalancer"
 
     @property
@@ -66,51 +66,51 @@ _TABLE = (
         names.METRIC_DECISIONS,
         Type.COUNTER,
         Exposer.WEBHOOK,
-        "Pods by the class that they were given (none: left alone) and why",
+        "Admitted pods by the class they got (none: left unchanged) and the reason",
         ("class", "reason"),
     ),
     Metric(
         names.METRIC_FAIL_OPEN,
         Type.COUNTER,
         Exposer.WEBHOOK,
-        "Pods allowed unchanged because something went wrong",
+        "Pods admitted unchanged because of an error",
     ),
     Metric(
         names.METRIC_POLICY_MISTAKES,
         Type.COUNTER,
         Exposer.WEBHOOK,
-        "Policy mistakes met while placing pods",
+        "Mistakes in policy annotations, found while placing pods",
     ),
     Metric(
         names.METRIC_ADMISSION_SECONDS,
         Type.HISTOGRAM,
         Exposer.WEBHOOK,
-        "Time from the call to the answer",
+        "Duration of admission calls, from request to response",
     ),
     Metric(
         names.METRIC_FORWARDED,
         Type.COUNTER,
         Exposer.WEBHOOK,
-        "Calls handed to the replica that owns the ReplicaSet: answered or failed",
+        "Calls forwarded to the replica that owns the ReplicaSet, by outcome: answered or failed",
         ("outcome",),
     ),
     Metric(
         names.METRIC_LEDGER,
         Type.GAUGE,
         Exposer.WEBHOOK,
-        "Decisions whose pod was not seen yet",
+        "Decisions whose pod the cache does not show yet",
     ),
     Metric(
         names.METRIC_CERTIFICATE_EXPIRY,
         Type.GAUGE,
         Exposer.WEBHOOK,
-        "When the served certificate expires, in seconds since 1970; 0 before there is one",
+        "Expiry of the served certificate, in seconds since 1970; 0 if there is none yet",
     ),
     Metric(
         names.METRIC_OUTAGES,
         Type.GAUGE,
         Exposer.WEBHOOK,
-        "Outages of a class that stand; meanwhile its slots are admitted soft",
+        "Current outages of a class; new pods only prefer a class that is out",
         ("class",),
     ),
     # --- both
@@ -118,20 +118,20 @@ _TABLE = (
         names.METRIC_CACHE_AGE,
         Type.GAUGE,
         Exposer.ALL,
-        "Time since the API server was last heard, of the resource that is worst off; up to a minute is normal",
+        "Time since the API server last sent anything, for the oldest resource; up to a minute is normal",
     ),
     Metric(
         names.METRIC_OUTAGE_VERSION,
         Type.GAUGE,
         Exposer.ALL,
-        "Version of the outages that was read",
+        "Version of the outages that this replica has read",
     ),
     # --- every rebalancer
     Metric(
         names.METRIC_LEADING,
         Type.GAUGE,
         Exposer.REBALANCER,
-        "1: this replica leads",
+        "1 if this replica leads",
     ),
     Metric(
         names.METRIC_PAUSED,
@@ -143,19 +143,19 @@ _TABLE = (
         names.METRIC_PLAN_SECONDS,
         Type.HISTOGRAM,
         Exposer.REBALANCER,
-        "Time that planning took, once a pass",
+        "Duration of planning, per pass",
     ),
     Metric(
         names.METRIC_PASS_SECONDS,
         Type.HISTOGRAM,
         Exposer.REBALANCER,
-        "The same with all actions; there is no pass while nothing is known for sure",
+        "Duration of a whole pass, actions included; no pass runs until the caches are synced",
     ),
     Metric(
         names.METRIC_BLOCKED,
         Type.GAUGE,
         Exposer.REBALANCER,
-        "Pods that should be moved and are not, by what is in the way",
+        "Pods that should move but cannot, by what blocks them",
         ("reason",),
     ),
     # --- the one that leads
@@ -163,110 +163,110 @@ _TABLE = (
         names.METRIC_MOVES,
         Type.COUNTER,
         Exposer.LEADER,
-        "Steps of moves, by why a pod is moved (over: not known) and what came of it (release-done, finish-done, …)",
+        "Steps of moves, by the reason of the move (over: unknown) and the outcome (release-done, finish-done, …)",
         ("reason", "outcome"),
     ),
     Metric(
         names.METRIC_ACTIONS,
         Type.COUNTER,
         Exposer.LEADER,
-        "What was done to pods, notes included",
+        "Actions on pods, annotations included",
         ("action", "reason", "outcome"),
     ),
     Metric(
         names.METRIC_UNDER_WAY,
         Type.GAUGE,
         Exposer.LEADER,
-        "Moves under way: pods that are released and still there",
+        "Moves under way: released pods that still exist",
     ),
     Metric(
         names.METRIC_WORKLOAD_PODS,
         Type.GAUGE,
         Exposer.LEADER,
-        "Pods by class and state: serving or pending; of these, soft ones, and soft ones that fell back to this class",
+        "Pods by class and state (serving, pending); the states soft and fallback count some of them again",
         (*_WORKLOAD, "class", "state"),
     ),
     Metric(
         names.METRIC_WORKLOAD_WANTED,
         Type.GAUGE,
         Exposer.LEADER,
-        "Pods that should be on each class",
+        "Pods that should run on each class",
         (*_WORKLOAD, "class"),
     ),
     Metric(
         names.METRIC_SPOT_SHARE,
         Type.GAUGE,
         Exposer.LEADER,
-        "Share of serving pods that are on spot; none while nothing serves",
+        "Share of serving pods on spot; no series while no pod serves",
         _WORKLOAD,
     ),
     Metric(
         names.METRIC_FLOOR,
         Type.GAUGE,
         Exposer.LEADER,
-        "The policy's min-on-demand",
+        "min-on-demand of the policy",
         _WORKLOAD,
     ),
     Metric(
         names.METRIC_HEADROOM,
         Type.GAUGE,
         Exposer.LEADER,
-        "Replicas that may be lost; assumed is false where min-available or a budget says how many must serve",
+        "Replicas that can be lost; assumed is false if min-available or a budget declares how many must serve",
         (*_WORKLOAD, "assumed"),
     ),
     Metric(
         names.METRIC_BLAST_RADIUS,
         Type.GAUGE,
         Exposer.LEADER,
-        "The most replicas that are lost with one node, pool, zone or all spot",
+        "Most replicas lost with one node, one pool, one zone or all spot",
         (*_WORKLOAD, "domain"),
     ),
     Metric(
         names.METRIC_SURVIVES,
         Type.GAUGE,
         Exposer.LEADER,
-        "1: as many serve as must without any one node, pool, zone or all spot",
+        "1 if enough replicas serve after the loss of any one node, pool or zone, or of all spot",
         (*_WORKLOAD, "domain"),
     ),
     Metric(
         names.METRIC_INCIDENTS,
         Type.GAUGE,
         Exposer.LEADER,
-        "How often in 30 days fewer than must serve are expected to be left, by observed losses",
+        "Expected incidents in 30 days that leave fewer replicas than must serve, from observed losses",
         _WORKLOAD,
     ),
     Metric(
         names.METRIC_UNAVAILABILITY,
         Type.GAUGE,
         Exposer.LEADER,
-        "The share of the time that this is expected to last; 1 where fewer than must serve are ready now",
+        "Expected share of time with fewer replicas than must serve; 1 if that is so now",
         _WORKLOAD,
     ),
     Metric(
         names.METRIC_POOL_LOSSES,
         Type.GAUGE,
         Exposer.LEADER,
-        "Losses of a spot pool in 30 days: observed ones, and a weak prior",
+        "Expected losses of a spot pool in 30 days, from observed losses and a weak prior",
         ("zone", "instance_type"),
     ),
     Metric(
         names.METRIC_POOL_WATCHED,
         Type.GAUGE,
         Exposer.LEADER,
-        "For how long a spot pool was watched; what is older than 90 days fades",
+        "How long a spot pool has been observed; observations older than 90 days fade",
         ("zone", "instance_type"),
     ),
     Metric(
         names.METRIC_WORKLOADS_LEFT_OUT,
         Type.GAUGE,
         Exposer.LEADER,
-        "Workloads without series, because there are too many",
+        "Workloads without series, because the limit of workloads is reached",
     ),
     Metric(
         names.METRIC_WORKLOADS_FAILING,
         Type.GAUGE,
         Exposer.LEADER,
-        "Workloads that are left alone, because something about them makes our code fail: see the log",
+        "Workloads left alone because their assessment fails; the log shows the error",
     ),
     Metric(
         names.METRIC_NODES,
@@ -279,14 +279,14 @@ _TABLE = (
         names.METRIC_UTILISATION,
         Type.GAUGE,
         Exposer.LEADER,
-        "Share of a pool's cpu, memory or pods that is asked for",
+        "Share of a pool's cpu, memory or pods that is requested",
         (*_POOL, "resource"),
     ),
     Metric(
         names.METRIC_UNKNOWN_NODES,
         Type.GAUGE,
         Exposer.LEADER,
-        "Nodes whose labels tell no class; they count as on-demand",
+        "Nodes without a known class label; they count as on-demand",
     ),
 )
 
@@ -296,9 +296,7 @@ METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}
 def document() -> str:
     """docs/metrics.md."""
     rows = [f"| `{each.series}` | {each.type} | {_labels(each)} | {each.help} | {each.writer} |" for each in _TABLE]
-    return "\n".join(
-        [_ABOUT, "| metric | type | labels | what it says | who writes it |", "|---|---|---|---|---|", *rows, ""]
-    )
+    return "\n".join([_ABOUT, "| metric | type | labels | meaning | exposed by |", "|---|---|---|---|---|", *rows, ""])
 
 
 def _labels(metric: Metric) -> str:
@@ -310,9 +308,8 @@ _ABOUT = """\
 
 <!-- Generated by `spotweave metrics --write` from placement/metrics.py. Do not edit. -->
 
-Both programs serve them at `/metrics` of their port `metrics` (8080), in the Prometheus text format. Series of
-workloads come from the rebalancer that leads, for the first 2,000 workloads unless
-the configuration says otherwise (`metrics: {workloads: N}`). Of a histogram there are the series `_bucket`, `_sum`
-and `_count`.
-Rules, alerts and Grafana dashboards that use them: [monitoring.md](monitoring.md).
+Both programs serve their metrics at `/metrics` on port `metrics` (8080), in the Prometheus text format. The
+leading rebalancer exposes the series of workloads, at most 2,000 of them by default (`metrics: {workloads: N}` in the
+configuration). A histogram has the series `_bucket`, `_sum` and `_count`.
+[monitoring.md](monitoring.md) describes the rules, alerts and Grafana dashboards that use these metrics.
 """

@@ -206,7 +206,7 @@ def parse_observed(text: str) -> Observed:
         pools = {str(name): _record(record) for name, record in raw["pools"].items()}
         return Observed(Rates(int(raw["version"]), rates), _amount(raw["at"]), pools)
     except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise ValueError(f"{KEY} is garbled: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{KEY} is unreadable: {type(error).__name__}: {error}") from error
 
 
 def _record(raw: dict[str, Any]) -> PoolRecord:
@@ -225,7 +225,7 @@ def _record(raw: dict[str, Any]) -> PoolRecord:
 
 def _amount(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ValueError(f"{value!r} is no amount")
+        raise ValueError(f"{value!r} is not an amount")
     return float(value)
 
 

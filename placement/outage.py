@@ -267,7 +267,7 @@ def parse_outages(text: str) -> Outages:
         raw = json.loads(text)
         return Outages(int(raw["version"]), tuple(_outage(entry) for entry in raw["outages"]))
     except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise ValueError(f"outages are garbled: {error}") from error
+        raise ValueError(f"outages are unreadable: {error}") from error
 
 
 def _outage(raw: dict[str, Any]) -> Outage:

@@ -111,7 +111,7 @@ def _listed(raw: Raw, part: str) -> list[Any]:
     """A list that the user wrote, or none. The API server would send nothing else: in doubt, no patch."""
     value = raw.get(part) or []
     if not isinstance(value, list):
-        raise TypeError(f"{part} is no list: {value!r:.100}")
+        raise TypeError(f"{part} is not a list: {value!r:.100}")
     return list(value)
 
 

@@ -50,13 +50,13 @@ def parse_pause(text: str) -> Pause | None:
             str(raw.get("reason", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        told = f"{KEY} is garbled, which counts as a pause ({type(error).__name__}: {error})"
+        told = f"{KEY} is unreadable, which counts as a pause ({type(error).__name__}: {error})"
         return Pause(0.0, by="unknown", reason=told[:200], is_garbled=True)
 
 
 def _moment(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no moment")
+        raise ValueError(f"{value!r} is not a time")
     return float(value)
 
 

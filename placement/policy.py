@@ -65,7 +65,7 @@ class Mistake:
 
     def __str__(self) -> str:
         shown = self.value if len(self.value) <= LONGEST_SHOWN else f"{self.value[:LONGEST_SHOWN]}…"
-        return f"{self.level} {self.annotation}: {shown!r} does not count; expected {self.expected}"
+        return f"{self.level} {self.annotation}: {shown!r} is ignored; expected {self.expected}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,14 +300,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         names.SPREAD,
         _spreads,
-        "none, or a list of zone, host, instance-type, each with :soft or :hard if you like",
+        "none, or a list of zone, host and instance-type, each optionally with :soft or :hard",
         (f"none|{_TOPOLOGY}(?:,{_TOPOLOGY})*",),
     ),
     _choice(names.REBALANCE, "auto", "plan-only", "off"),
     Setting(
         names.REBALANCE_WINDOW,
         parse_window,
-        'a cron line, a duration and a time zone (UTC if none) such as "0 22 * * 1-5 8h Europe/Berlin"',
+        'a cron line, a duration and an optional time zone (default: UTC) such as "0 22 * * 1-5 8h Europe/Berlin"',
         (_WINDOW,),
     ),
     _choice(names.REPLACE_LOST_PODS, "fast", "kubernetes"),
@@ -370,7 +370,9 @@ def mistakes_in(written: Mapping[str, str], level: Level) -> Iterator[Mistake]:
 def _known_annotation(annotation: str) -> str:
     known = [setting.name for setting in SETTINGS]
     near = get_close_matches(annotation.removeprefix(names.PREFIX), known, n=1)  # with the prefix, all would be near
-    return f"the annotation {names.PREFIX}{near[0]}" if near else f"{names.PREFIX} and one of {', '.join(known)}"
+    return (
+        f"the annotation {names.PREFIX}{near[0]}" if near else f"{names.PREFIX} followed by one of {', '.join(known)}"
+    )
 
 
 def _settings_in(written: Mapping[str, str]) -> Iterator[tuple[Setting, Any]]:
@@ -403,8 +405,8 @@ def _clamps(asked: Policy, got: Policy) -> Iterator[Mistake]:
     """What somebody wrote and a limit took back. A default that is clamped is nobody's mistake, nor is `auto`."""
     ratio, floor = asked.source["spot-ratio"], asked.source["min-on-demand"]
     if asked.spot_ratio is not None and asked.ratio != got.ratio and ratio in ("workload", "namespace"):
-        limit = f"at most {percent(got.ratio)} (a limit of the configuration)"
+        limit = f"at most {percent(got.ratio)} (limited by the configuration)"
         yield Mistake(ratio, names.SPOT_RATIO, percent(asked.spot_ratio), limit)
     if asked.min_on_demand != got.min_on_demand and floor in ("workload", "namespace"):
-        limit = f"at least {got.min_on_demand} (a limit of the configuration)"
+        limit = f"at least {got.min_on_demand} (limited by the configuration)"
         yield Mistake(floor, names.MIN_ON_DEMAND, str(asked.min_on_demand), limit)

@@ -316,7 +316,7 @@ class Index:
             except Exception:  # a boundary: one workload is not to stop all others
                 self._leave_alone(uid)
                 if uid not in self.failing:
-                    log.exception("%s cannot be assessed, and is left alone", self._name(uid))
+                    log.exception("cannot assess %s; it is left alone", self._name(uid))
                 self.failing.add(uid)
         self._forget_lost()
 

@@ -80,8 +80,8 @@ class Observer:
         try:
             self._write(lambda known: extended(known, watches, interruptions, now))
         except (ApiError, TimeoutError) as error:
-            log.warning("what was observed of pools could not be written: %s", error)
+            log.warning("cannot write the observed losses of pools: %s", error)
             return
         for each in interruptions:
-            log.info("pool %s was interrupted: one of %d nodes", each.pool, each.had)
+            log.info("pool %s lost one of its %d nodes", each.pool, each.had)
         self._watches, self._interruptions = {}, []

@@ -40,12 +40,12 @@ _PASSING = frozenset(
     }
 )
 _SENTENCES = {
-    How.RELEASE: "Moving a pod{to}: its replacement comes first ({why})",
-    How.FINISH: "The replacement serves{to}: evicted the pod that it replaces",
-    How.UNDO: "Put a pod back: {text}",
-    How.EVICT: "Evicted a pod for which there is a place{to} ({why})",
-    How.REPLACE: "Evicted a pod that never had a node: {text}",
-    How.BURY: "Deleted a pod whose node is gone, to have it replaced at once",
+    How.RELEASE: "Moving a pod{to}: its replacement starts first ({why})",
+    How.FINISH: "Evicted a pod after a move: its replacement serves{to}",
+    How.UNDO: "Undid the move of a pod: {text}",
+    How.EVICT: "Evicted a pod: there is room for its replacement{to} ({why})",
+    How.REPLACE: "Evicted a pod that was never scheduled: {text}",
+    How.BURY: "Deleted a pod whose node is gone, so that it is replaced at once",
     How.DELETE: "Deleted a released pod: {text}",
 }
 
@@ -169,10 +169,10 @@ class Teller:
     def _fallen_back(self, workload: Workload, memory: _Memory) -> _Memory:
         where = memory.standing.fallback
         if where and not memory.fallback:
-            text = f"Pods that belong on {where.other} run on {where} until there is room"
+            text = f"Pods that belong on {where.other} run on {where} until {where.other} has room"
             self._tell(workload, names.EVENT_FALLBACK, text)
         if memory.fallback and not where:
-            self._tell(workload, names.EVENT_FALLBACK_OVER, "All pods are back where they belong", is_warning=False)
+            self._tell(workload, names.EVENT_FALLBACK_OVER, "All pods run on their own class again", is_warning=False)
         return replace(memory, fallback=where)
 
     def _lost(self, workload: Workload, memory: _Memory, now: float) -> _Memory:
@@ -219,7 +219,7 @@ def sentence(action: Action) -> str:
     """Without names of pods, so that many of them make one Event with a count."""
     if action.how is How.FINISH and action.to is None:
         return f"Evicted a released pod: {action.text}"
-    to = "" if action.to is None else f" to {action.to}" if action.how is not How.FINISH else f" on {action.to}"
+    to = "" if action.to is None else f" to {action.to}" if action.how is How.RELEASE else f" on {action.to}"
     return _SENTENCES[action.how].format(to=to, why=action.why, text=action.text)
 
 

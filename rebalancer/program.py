@@ -132,7 +132,7 @@ class RebalancerProgram:
 
     def missing(self) -> str | None:
         """What is missing until this replica is ready. It need not lead for that."""
-        unled = "the Lease was not read yet" if self._leader.holder is None else None
+        unled = "the Lease has not been read yet" if self._leader.holder is None else None
         return self.followed.missing() or unled
 
     def _stir(self, _old: object, _new: object) -> None:

@@ -206,7 +206,7 @@ def workloads(view: View, history: History, page: Selection) -> Raw:
         ("minimum", page.minimum, MINIMA),
     ):
         if asked and asked not in known:
-            raise Unclear(f"{name}= takes {', '.join(known)}")
+            raise Unclear(f"{name}= accepts {', '.join(known)}")
     found: Iterable[WorkloadView] = view.seen
     if page.minimum:
         found = filter(MINIMA[page.minimum], found)
@@ -275,7 +275,7 @@ def workload(view: View, history: History, key: tuple[str, str, str]) -> Raw:
 def found(view: View, key: tuple[str, str, str]) -> WorkloadView:
     seen = view.by_key.get(key)
     if seen is None:
-        raise Unknown(f"there is no {key[1]} {key[0]}/{key[2]}, or it is not opted in")
+        raise Unknown(f"{key[1]} {key[0]}/{key[2]} does not exist or is not opted in")
     return seen
 
 

@@ -118,14 +118,12 @@ class Exposure:
         return self.blast(domain).replicas <= self.headroom
 
     def explain(self, domain: Domain) -> str:
-        """`without pool zone-a/m5 (3 replicas) 7 of the 8 that must serve are left`."""
+        """`losing pool zone-a/m5 takes 3 replicas and leaves 7, but 8 must serve`."""
         blast = self.blast(domain)
         lost = f"{domain} {blast.where}" if blast.where else "all spot" if domain is Domain.SPOT else f"any {domain}"
         replicas = "1 replica" if blast.replicas == 1 else f"{blast.replicas} replicas"
-        return (
-            f"without {lost} ({replicas}) {self.ready - blast.replicas} of the {self.availability.needed} "
-            "that must serve are left"
-        )
+        left, needed = self.ready - blast.replicas, self.availability.needed
+        return f"losing {lost} takes {replicas} and leaves {left}, but {needed} must serve"
 
     @property
     def raw(self) -> dict[str, Any]:

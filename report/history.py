@@ -189,12 +189,12 @@ def thinned(points: Points, most: int = MOST_POINTS) -> Points:
 
 
 _SENTENCES = {
-    How.RELEASE: "moving {pod}{to}: its replacement comes first",
+    How.RELEASE: "moving {pod}{to}: its replacement starts first",
     How.FINISH: "moved {pod}{to}: its replacement serves",
-    How.UNDO: "put {pod} back",
-    How.EVICT: "evicted {pod}, with a place{to}",
-    How.REPLACE: "created {pod} again: it was unschedulable",
-    How.BURY: "deleted {pod}, whose node is gone",
+    How.UNDO: "undid the move of {pod}",
+    How.EVICT: "evicted {pod}: there is room for its replacement{to}",
+    How.REPLACE: "evicted {pod} to recreate it: it was unschedulable",
+    How.BURY: "deleted {pod}: its node is gone",
     How.DELETE: "deleted {pod}: {text}",
 }
 
@@ -203,7 +203,7 @@ def _moves(at: float, done: Iterable[tuple[Action, Outcome | None]]) -> Iterator
     for action, outcome in done:
         if action.how is How.ANNOTATE or outcome is None:
             continue
-        to = "" if action.to is None else f" to {action.to}"
+        to = "" if action.to is None else f" {'on' if action.how is How.EVICT else 'to'} {action.to}"
         told = "" if outcome is Outcome.DONE else f": {outcome}"
         why = "" if action.why is Why.OVER else f" ({action.why})"
         is_cut_short = action.how is How.FINISH and action.to is None

@@ -46,6 +46,14 @@ class PriceSource(StrEnum):
     DEFAULT = "default"
 
 
+_PRICED = {
+    PriceSource.TABLE: "by the price table",
+    PriceSource.ANNOTATION: "by node annotations",
+    PriceSource.CLUSTER: "by the cluster ratio",
+    PriceSource.DEFAULT: f"at the default {DEFAULT_RATIO}",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """The price of a node as a share of its on-demand price."""
@@ -84,14 +92,14 @@ def parse_prices(text: str) -> PriceTable:
     header = next((row for row in lines if not _is_comment(row)), [])
     missing = [column for column in COLUMNS if column not in header]
     if missing:
-        raise ValueError(f"a price table needs the columns {', '.join(COLUMNS)}; {', '.join(missing)} are missing")
+        raise ValueError(f"the columns {', '.join(missing)} are missing; a price table needs {', '.join(COLUMNS)}")
     rows: list[Price] = []
     remarks: list[str] = []
     for row in lines:
         if _is_comment(row):
             continue
         if len(row) != len(header):
-            remarks.append(f"line {lines.line_num}: skipped, {len(row)} fields where the header has {len(header)}")
+            remarks.append(f"line {lines.line_num}: skipped: it has {len(row)} fields, the header has {len(header)}")
             continue
         price, remark = _price(dict(zip(header, row, strict=True)), lines.line_num)
         rows += [] if price is None else [price]
@@ -108,14 +116,14 @@ def _price(row: Mapping[str, str], line: int) -> tuple[Price | None, str]:
     if (row.get("AssetClass") or "node").lower() != "node":
         return None, ""
     if not _is_known(named := row["InstanceIDField"]):
-        return None, f"skipped, InstanceIDField {named!r} is not looked at; {', '.join(FIELDS)} are"
+        return None, f"skipped: InstanceIDField {named!r} is not supported; expected one of {', '.join(FIELDS)}"
     text = row["MarketPriceHourly"]
     try:
         hourly = float(text)
     except ValueError:
         hourly = -1.0
     if not 0 < hourly < 1e6:
-        raise ValueError(f"line {line}: MarketPriceHourly {text!r} is no price")
+        raise ValueError(f"line {line}: MarketPriceHourly {text!r} is not a price; expected a number above 0")
     region = (row.get("Region") or "").lower()
     return Price(named, row["InstanceID"].lower(), region, hourly), ""
 
@@ -216,12 +224,18 @@ class Savings:
         return 1 - self.charged / self.full if self.full else None
 
     def explain(self) -> str:
-        """`Spot saves 45.5% of the price on on-demand (7 spot pods: 5 by price table, 2 by default 0.35)`."""
+        """`Estimated saving against all on-demand: 35.8 % (11 spot pods, priced at the default 0.35)`."""
         if self.share is None:
-            return "Nothing is known of savings: no pod has a node"
-        count = sum(self.sources.values())
-        rates = ", ".join(f"{pods} by {told(source)}" for source, pods in sorted(self.sources.items()))
-        return f"Spot saves {self.share:.1%} of the price on on-demand ({_pods(count)}{': ' if rates else ''}{rates})"
+            return "No estimate of savings: no pod has a node"
+        return f"Estimated saving against all on-demand: {self.share * 100:.1f} % ({self._explain_prices()})"
+
+    def _explain_prices(self) -> str:
+        """`7 spot pods: 2 priced at the default 0.35, 5 priced by the price table`."""
+        pods = _pods(sum(self.sources.values()))
+        if len(self.sources) == 1:
+            return f"{pods}, priced {_PRICED[next(iter(self.sources))]}"
+        each = ", ".join(f"{count} priced {_PRICED[source]}" for source, count in sorted(self.sources.items()))
+        return f"{pods}: {each}" if each else pods
 
     @property
     def raw(self) -> dict[str, Any]:

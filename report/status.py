@@ -178,7 +178,7 @@ def _pod_status(pod: Pod, place: Place | None) -> PodStatus:
     node_class = None if place is None else place.of
     label = pod.labels.get(names.CLASS, "")
     given = Class(label) if pod.slot is not None and not _is_alone(pod) and label in tuple(Class) else None
-    reason = pod.annotations.get(names.REASON, "") if pod.decision_id else "admission missed it"
+    reason = pod.annotations.get(names.REASON, "") if pod.decision_id else "missed by admission"
     return PodStatus(pod, node_class, given, reason, place)
 
 
@@ -190,7 +190,7 @@ def _differences(workload: Workload, active: int, pods: tuple[PodStatus, ...]) -
     if alone := sum(_is_alone(each.pod) for each in live):
         yield f"{_pods(alone)} left alone: own node selector or affinity excludes the class"
     if active > 1:
-        yield f"rollout under way ({active} revisions)"
+        yield f"a rollout is under way ({active} revisions)"
     stuck = [each for each in live if each.pod.why_pending]
     if stuck:
         yield f"{_pods(len(stuck))} unschedulable: {stuck[0].pod.why_pending}"
@@ -199,11 +199,11 @@ def _differences(workload: Workload, active: int, pods: tuple[PodStatus, ...]) -
     if starting := sum(each.is_starting for each in live):
         yield f"{_pods(starting)} not ready yet"
     if elsewhere := sum(each.serves and each.given not in (None, each.node_class) for each in live):
-        yield f"{_pods(elsewhere)} on the other class than their slot's"
+        yield f"{_pods(elsewhere)} not on the class of their slot"
     if len(live) != workload.replicas and active < 2:
         yield f"{len(live)} of {workload.replicas} pods exist"
     if not any((missed, alone, stuck, lost, starting, elsewhere)) and len(live) == workload.replicas:
-        yield "the pods were placed under another policy or are older than ours, or their slots were taken twice"
+        yield "the pods were placed under another policy or before Spotweave, or two pods have the same slot"
 
 
 def _is_alone(pod: Pod) -> bool:

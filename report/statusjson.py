@@ -67,7 +67,7 @@ def advice_of(status: WorkloadStatus) -> str:
     finding = rollout_finding(status.workload, status.policy)
     if finding is None:
         return ""
-    return f"{finding.annotation} {finding.value} {finding.verdict}; better: {finding.expected}"
+    return f"{finding.annotation} {finding.value} {finding.verdict}; recommended: {finding.expected}"
 
 
 def mix_json(mix: Mix) -> dict[str, int]:

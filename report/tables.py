@@ -27,9 +27,9 @@ STYLES = {Class.ON_DEMAND: "cyan", Class.SPOT: "magenta"}
 NOTHING_OPTED_IN = (
     "No workload is opted in. Label a namespace:\n  kubectl label namespace NAME spotweave.dev/placement=enabled"
 )
-ASSUMED = "* assumed from the rollout: no min-available, no PodDisruptionBudget"
-NOTHING_LEFT_OVER = "Nothing of Spotweave is left where it is not wanted."
-LEFT_OVER = "A pod keeps what it was given until it is created anew: kubectl rollout restart."
+ASSUMED = "* assumed from the rollout strategy: neither min-available nor a PodDisruptionBudget is set"
+NOTHING_LEFT_OVER = "No pod outside opted-in namespaces carries labels or annotations of Spotweave."
+LEFT_OVER = "A pod keeps them until it is recreated: kubectl rollout restart."
 NARROWEST = 16  # of columns whose texts may be long
 SHORT_KIND = {Kind.DEPLOYMENT: "deploy", Kind.STATEFUL_SET: "sts"}
 
@@ -135,7 +135,7 @@ def _exposed(exposure: Exposure) -> list[str]:
     if exposure.is_assumed:
         return []
     if exposure.headroom < 0:
-        return [f"{exposure.ready} ready, {exposure.availability.needed} must serve"]
+        return [f"{exposure.ready} replicas are ready, but {exposure.availability.needed} must serve"]
     return [exposure.explain(each) for each in (Domain.NODE, Domain.POOL) if not exposure.survives(each)][:1]
 
 

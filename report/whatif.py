@@ -39,7 +39,7 @@ def drill(view: View, domain: Domain, name: str = "") -> Raw:
     """Who loses what, who falls below what must serve, and whether what is lost fits on what is left."""
     gone = frozenset(place.node for place in view.places.values() if place.is_in(domain, name))
     if not gone and domain is not Domain.SPOT:
-        raise Unknown(f"there is no {domain} {name!r}")
+        raise Unknown(f"{domain} {name!r} does not exist")
     lost = sorted(
         losses(map(view.status, view.seen), gone),
         key=lambda loss: (not loss.falls_below, loss.is_assumed, loss.left - loss.needed),

@@ -169,7 +169,7 @@ class Peers:
 
     def _note(self, members: frozenset[str]) -> None:
         if members != self._known:
-            log.info("webhook replicas: %s", ", ".join(sorted(members)) or "this one alone")
+            log.info("webhook replicas: %s", ", ".join(sorted(members)) or "only this one")
             self._known = members
 
     async def forward(

@@ -150,7 +150,7 @@ class WebhookProgram:
         """What is missing until this replica is ready."""
         if self._is_leaving:
             return "leaving"
-        return self._unable() or (None if self._is_introduced else "its Lease was not seen yet")
+        return self._unable() or (None if self._is_introduced else "its Lease has not been seen yet")
 
     def _unable(self) -> str | None:
         """What is missing until pods can be placed."""
@@ -226,7 +226,7 @@ class WebhookProgram:
                 log.warning("certificates: %s", error)
                 pause = min(pause, RETRY_SECONDS)
             except Exception:  # the boundary
-                log.exception("certificates: this should not happen; serving with what is loaded")
+                log.exception("certificates: unexpected error; serving the loaded certificate")
             await asyncio.sleep(min(pause, BREATH_SECONDS))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), max(0.0, pause - BREATH_SECONDS))
@@ -238,7 +238,7 @@ class WebhookProgram:
             self.identity.load(bundle.leaf, bundle.leaf_key)
             self._loaded = bundle.leaf
             self.metrics.certificate_expiry.set(expiry(bundle.leaf).timestamp())
-            log.info("certificates: serving a leaf that is valid until %s", expiry(bundle.leaf).isoformat())
+            log.info("certificates: serving a leaf that expires at %s", expiry(bundle.leaf).isoformat())
         if self._keeper.trusted not in (self._trusted, b""):
             self.lines.trust(self._keeper.trusted)
             self._trusted = self._keeper.trusted

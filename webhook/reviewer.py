@@ -91,7 +91,7 @@ class Reviewer:
         loop = asyncio.get_running_loop()
         while not self._may_decide(call, passed):
             if (left := deadline - loop.time()) <= 0:
-                log.warning("request %s: decided on here, since the replica that owns it did not answer", call.uid)
+                log.warning("request %s: decided here because the owning replica did not answer", call.uid)
                 break
             tenure, uid = self._tenure, owner_uid(call.raw_pod)
             assert tenure is not None
@@ -152,7 +152,7 @@ class Reviewer:
         await asyncio.wait([found], timeout=max(0.0, deadline - loop.time()))
         if found.done():
             return found
-        log.warning("request %s: %s %s was not told in time", call.uid, owner.kind, owner.name)
+        log.warning("request %s: the look-up of %s %s took too long", call.uid, owner.kind, owner.name)
         return None
 
     def _told(self, answer: bytes, started: float) -> bytes:
@@ -169,7 +169,7 @@ class Reviewer:
         except NotYet:
             raise
         except PodTooLarge as error:
-            log.warning("request %s: left alone, since it is close to what can be stored: %s", call.uid, error)
+            log.warning("request %s: left unchanged because the pod is close to the size limit: %s", call.uid, error)
             verdict, text = Verdict(Reason.TOO_LARGE), unchanged(call.uid)
         except Exception:  # the boundary
             log.exception("request %s: allowed unchanged", call.uid)

@@ -36,7 +36,7 @@ async function get(path) {
   const state = answer.headers.get("Spotweave-State");
   if (state) heard = { at: Date.now(), ...JSON.parse(state) };
   if (answer.status === 304) return known.get(path).raw;
-  if (!state) throw new Refused(`${answer.status} ${answer.statusText}: this is not Spotweave's answer`);
+  if (!state) throw new Refused(`${answer.status} ${answer.statusText}: this answer is not from Spotweave`);
   const raw = await answer.json();
   if (!answer.ok) throw new Refused(raw.error);
   if (known.size >= MOST_KNOWN) known.delete(known.keys().next().value);
@@ -100,7 +100,7 @@ function complain(text) {
 // --- how much it is worth -------------------------------------------------------------------------------------------
 
 function state() {
-  if (!heard) return ["waiting", "Asking …", null];
+  if (!heard) return ["waiting", "Loading …", null];
   const silent = (Date.now() - heard.at) / 1000;
   const age = heard.ageSeconds === null ? null : heard.ageSeconds + silent;
   if (silent > OLD_SECONDS + heard.askAgainSeconds) return ["bad", "No answer", age ?? silent];
@@ -114,7 +114,7 @@ function tellState() {
   byId("state").dataset.state = kind;
   if (byId("state-text").textContent !== text) byId("state-text").textContent = text; // read aloud, so only what is new
   byId("state-age").textContent = age === null ? "" : ` · ${ago(age)} old`;
-  byId("state").title = heard && !heard.leading ? "Another replica leads, and keeps the history of moves" : "";
+  byId("state").title = heard && !heard.leading ? "Another replica leads; it has the history of moves" : "";
 }
 
 export function announce(text) {

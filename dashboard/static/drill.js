@@ -24,14 +24,14 @@ export function drill({ again, get, query }) {
     named.hidden = domain === "spot";
     fill(names, (choices?.[`${domain}s`] ?? []).slice(0, 500), (values) => values.map((value) => h("option", { value })));
   };
-  const kinds = h("fieldset", { class: "choice" }, h("legend", {}, "What goes"), Object.entries(DOMAINS).map(([domain, text]) =>
+  const kinds = h("fieldset", { class: "choice" }, h("legend", {}, "What we lose"), Object.entries(DOMAINS).map(([domain, text]) =>
     h("label", {}, h("input", { type: "radio", name: "domain", value: domain, checked: domain === wish.domain, onchange: () => pick(domain) }), ` ${text}`)));
   const who = h("input", { id: "who", list: "known", value: wish.workload, autocomplete: "off", spellcheck: "false", placeholder: "namespace/kind/name",
     oninput: () => suggest(get, who.value, list), onchange: () => change({ workload: who.value.trim() }) });
   const ratio = h("input", { id: "ratio", value: wish.ratio, size: 6, onchange: () => change({ ratio: ratio.value.trim() }) });
   const root = h("div", {}, h("h1", {}, "Drill"),
-    section("If this went", h("div", { class: "form" }, kinds, named), result),
-    section("If the ratio were another", h("div", { class: "form" },
+    section("What if we lose …", h("div", { class: "form" }, kinds, named), result),
+    section("What if the ratio changes", h("div", { class: "form" },
       h("p", { class: "field" }, h("label", { for: "who" }, "Workload"), who, list),
       h("p", { class: "field" }, h("label", { for: "ratio" }, "Spot ratio"), ratio)), answer));
   return {
@@ -42,7 +42,7 @@ export function drill({ again, get, query }) {
       const about = new URLSearchParams(wish.domain === "spot" ? { spot: 1 } : { [wish.domain]: wish.name });
       const other = wish.workload ? `drill?${new URLSearchParams({ workload: wish.workload, ratio: wish.ratio })}` : null;
       const told = (path) => get(path).catch((error) => { if (error instanceof TypeError) throw error; return { error: error.message }; });
-      return Promise.all([wish.domain === "spot" || wish.name ? told(`drill?${about}`) : { error: "Choose one." }, other ? told(other) : null]);
+      return Promise.all([wish.domain === "spot" || wish.name ? told(`drill?${about}`) : { error: "Choose what to lose." }, other ? told(other) : null]);
     },
     show([lost, changed]) {
       fill(result, worth(lost), drawLoss);
@@ -63,8 +63,8 @@ function drawLoss(data) {
   if (data.error) return h("p", { class: "quiet" }, data.error);
   const below = data.fallBelow.declared + data.fallBelow.assumed;
   return [
-    h("p", { class: "lead" }, `${count(data.nodes, "node")} and ${count(data.replicas, "replica")} of ${count(data.workloads, "workload")} would go. `,
-      verdict(!below, below ? `${count(below, "workload")} would have too few left (${data.fallBelow.declared} declared, ${data.fallBelow.assumed} assumed).` : "All would keep as many as must serve.")),
+    h("p", { class: "lead" }, `${count(data.nodes, "node")} and ${count(data.replicas, "replica")} of ${count(data.workloads, "workload")} would be lost. `,
+      verdict(!below, below ? `${count(below, "workload")} would fall below their minimum (${data.fallBelow.declared} declared, ${data.fallBelow.assumed} assumed).` : "All workloads would keep their minimum.")),
     h("ul", { class: "plain" }, drawRoom(data.room)),
     table("What each workload would lose", [
       ["Workload", link],
@@ -72,37 +72,37 @@ function drawLoss(data) {
       ["Left", (each) => each.left, "number extra"],
       ["Must serve", (each) => `${each.needed}${each.assumed ? "*" : ""}`, "number"],
       ["", (each) => verdict(!each.fallsBelow, each.fallsBelow ? `${each.needed - each.left} too few` : "enough", each.assumed), "short"],
-    ], data.losses, "No workload that is opted in has a ready pod there."),
-    data.losses.some((each) => each.assumed) && h("p", { class: "quiet small" }, "* assumed from the rollout: no min-available, no PodDisruptionBudget"),
+    ], data.losses, "No opted-in workload has a ready pod there."),
+    data.losses.some((each) => each.assumed) && h("p", { class: "quiet small" }, "* assumed from the rollout strategy: neither min-available nor a PodDisruptionBudget is set"),
     data.workloads > data.losses.length && h("p", { class: "quiet" }, `${data.workloads - data.losses.length} more are not listed.`),
   ];
 }
 
 function drawRoom({ spot, onDemand, allOnDemand }) {
-  const line = (fit, text) => h("li", {}, verdict(fit.fits, text), fit.fits ? "" : ` The smallest that does not fit: ${fit.leftOut}.`);
+  const line = (fit, text) => h("li", {}, verdict(fit.fits, text), fit.fits ? "" : ` The smallest pod that does not fit is ${fit.leftOut}.`);
   return [
-    spot.pods > 0 && line(spot, `${count(spot.pods, "spot pod")} ${spot.fits ? "fit" : "do not all fit"} on the spot nodes that remain, by resources.`),
-    onDemand.pods > 0 && line(onDemand, `${count(onDemand.pods, "on-demand pod")} ${onDemand.fits ? "fit" : "do not all fit"} on the on-demand nodes that remain, by resources.`),
-    spot.pods > 0 && !spot.fits && line(allOnDemand, `All ${allOnDemand.pods} ${allOnDemand.fits ? "would fit" : "would not fit"} on on-demand, by resources.`),
+    spot.pods > 0 && line(spot, `${count(spot.pods, "spot pod")} ${spot.fits ? "fit" : "do not all fit"} on the remaining spot nodes, by resource requests.`),
+    onDemand.pods > 0 && line(onDemand, `${count(onDemand.pods, "on-demand pod")} ${onDemand.fits ? "fit" : "do not all fit"} on the remaining on-demand nodes, by resource requests.`),
+    spot.pods > 0 && !spot.fits && line(allOnDemand, `All ${allOnDemand.pods} ${allOnDemand.fits ? "would fit" : "would not fit"} on the remaining on-demand nodes alone, by resource requests.`),
   ];
 }
 
 function drawChange(data) {
-  if (!data) return h("p", { class: "quiet" }, "Choose a workload to see its moves, exposure and cost before you set a ratio.");
+  if (!data) return h("p", { class: "quiet" }, "Choose a workload to see the moves, exposure and cost of another ratio before you set it.");
   if (data.error) return h("p", { class: "quiet" }, data.error);
   const [now, then] = [data.exposure, data.exposureAfter];
   const rows = [
-    ["Mix wanted (spot + on-demand)", mix(data.wantedNow), mix(data.wanted)],
-    ["Cost, of the same on on-demand", percent(data.savings.cost), data.savingsAfter && percent(data.savingsAfter.cost)],
+    ["Wanted mix (spot + on-demand)", mix(data.wantedNow), mix(data.wanted)],
+    ["Cost relative to all on-demand", percent(data.savings.cost), data.savingsAfter && percent(data.savingsAfter.cost)],
     ["Headroom", signed(now.headroom), then && signed(then.headroom)],
-    ...Object.entries(DOMAINS).map(([domain, text]) => [`${text}: replicas at once`, told(now, domain), then && told(then, domain)]),
+    ...Object.entries(DOMAINS).map(([domain, text]) => [`${text}: replicas lost`, told(now, domain), then && told(then, domain)]),
   ];
   return [
-    h("p", { class: "lead" }, `At ${data.ratio}: ${count(data.moves, "move")}. `, data.unplaced ? verdict(false, `${data.unplaced} of them have no proven place now.`) : ""),
+    h("p", { class: "lead" }, `At ${data.ratio}: ${count(data.moves, "move")}. `, data.unplaced ? verdict(false, `For ${data.unplaced} of them no node has room now.`) : ""),
     ...data.mistakes.map((text) => h("p", { class: "banner warn" }, text)),
-    data.blocked.length > 0 && h("p", {}, `In the way now: ${data.blocked.join("; ")}.`),
-    table("Now, and with that ratio", [["", (row) => row[0]], ["Now", (row) => row[1], "number"], [`At ${data.ratio}`, (row) => row[2] ?? "too many to estimate", "number"]], rows, ""),
-    h("p", { class: "quiet small" }, `An estimate: each pod goes to the emptiest node that is proven to take it; spot prices: ${priceSource({ sources: { ...data.savings.sources, ...data.savingsAfter?.sources } })}.`),
+    data.blocked.length > 0 && h("p", {}, `Blocked now: ${data.blocked.join("; ")}.`),
+    table("Now and with the new ratio", [["", (row) => row[0]], ["Now", (row) => row[1], "number"], [`At ${data.ratio}`, (row) => row[2] ?? "too many to estimate", "number"]], rows, ""),
+    h("p", { class: "quiet small" }, `An estimate, ${priceSource({ sources: { ...data.savings.sources, ...data.savingsAfter?.sources } })}: each pod moves to the emptiest node that can run it.`),
     h("pre", {}, `kubectl -n ${data.namespace} annotate ${data.kind.toLowerCase()}/${data.name} spotweave.dev/spot-ratio=${data.ratio} --overwrite`),
   ];
 }

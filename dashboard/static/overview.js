@@ -29,7 +29,7 @@ export function overview({ announce }) {
       fill(map, seen.pools.pools, () => drawMap(seen.pools));
       fill(moves, seen.moves, drawMoves);
       fill(events, seen.events, drawEvents);
-      fill(gangs, seen.gangs, () => h("p", { class: "quiet" }, "No gang is waiting. Their queue will be shown here."));
+      fill(gangs, seen.gangs, () => h("p", { class: "quiet" }, "No gang is waiting. This section shows their queue."));
       const news = summary(seen);
       if (told !== null && told !== news) announce(news);
       told = news;
@@ -41,7 +41,7 @@ const summary = (seen) => `${count(seen.exposed.declared.pool, "workload")} with
   + `Spot share ${percent(seen.spotShare.share)}. ${seen.outages.length ? `${count(seen.outages.length, "outage")} noted. ` : ""}${seen.paused ? "Moves are paused." : ""}`;
 
 function drawBanners([paused, outages, { lost, lostTotal, leaving, leavingTotal }]) {
-  const until = (at) => at === null ? "until somebody resumes" : ["until ", clock(at)];
+  const until = (at) => at === null ? "until `spotweave resume`" : ["until ", clock(at)];
   return [
     paused && h("p", { class: "banner warn" }, h("strong", {}, "Paused "), `by ${paused.by}${paused.reason ? `: ${paused.reason}` : ""} (`, until(paused.until), ")"),
     ...outages.map((each) => h("p", { class: "banner warn" }, h("strong", {}, `${each.class} is out `),
@@ -60,9 +60,9 @@ function drawTiles({ spotShare, savings, workloads, exposed, moves, nodes }) {
   const worst = exposed.declared.pool;
   return [
     tile("Spot share", percent(spotShare.share), `${whole(spotShare.spot)} of ${count(serving, "serving pod")}; wanted ${percent(wanted)}`),
-    tile("Saved", percent(savings.share), `of the on-demand price; ${priceSource(savings)}`),
-    tile("Mixes as wanted", `${whole(workloads.exact)} of ${whole(workloads.total)}`, extras(workloads)),
-    tile("Not safe from a pool's loss", whole(worst), worst ? "with a declared minimum" : "of those with a declared minimum", worst ? "bad" : "good"),
+    tile("Estimated saving", percent(savings.share), `against all on-demand; ${priceSource(savings)}`),
+    tile("Workloads with the wanted mix", `${whole(workloads.exact)} of ${whole(workloads.total)}`, extras(workloads)),
+    tile("Not safe from a pool's loss", whole(worst), "workloads with a declared minimum", worst ? "bad" : "good"),
     tile("Moves under way", moves.runningTotal, `${whole(moves.nextTotal)} next, ${count(moves.blockedPods, "pod")} blocked`),
     tile("Nodes", nodes.total, `${nodes.spot} spot, ${nodes.total - nodes.spot} on-demand`),
   ];
@@ -70,12 +70,12 @@ function drawTiles({ spotShare, savings, workloads, exposed, moves, nodes }) {
 
 // Where spot prices come from, always told: a number without it would be a guess that looks like a fact.
 export function priceSource({ sources }) {
-  const told = { default: "assuming spot at 0.35", "cluster ratio": "by the cluster's ratio", "node annotation": "by nodes' annotations", "price table": "by the price table" };
-  return Object.keys(sources).map((source) => told[source] ?? source).join(", ") || "no pod on spot";
+  const told = { default: "priced at the default 0.35", "cluster ratio": "priced by the cluster ratio", "node annotation": "priced by node annotations", "price table": "priced by the price table" };
+  return Object.keys(sources).map((source) => told[source] ?? source).join(", ") || "no spot pods";
 }
 
-const extras = ({ soft, missed, mistaken }) => [[soft, "soft pod"], [missed, "missed pod"], [mistaken, "with mistakes", "with mistakes"]]
-  .filter(([number]) => number).map(([number, one, many]) => count(number, one, many)).join(", ") || "nothing soft, nothing missed";
+const extras = ({ soft, missed, mistaken }) => [[soft, "soft pod"], [missed, "missed pod"], [mistaken, "workload with mistakes", "workloads with mistakes"]]
+  .filter(([number]) => number).map(([number, one, many]) => count(number, one, many)).join(", ") || "no soft pods, no missed pods";
 
 const tile = (title, value, detail, kind = "") => h("div", { class: `tile ${kind}` },
   h("p", { class: "tile-title" }, title), h("p", { class: "tile-value" }, String(value)), h("p", { class: "tile-detail" }, detail));
@@ -84,10 +84,10 @@ const tile = (title, value, detail, kind = "") => h("div", { class: `tile ${kind
 
 const HEIGHT = 190, LEFT = 50, BOTTOM = 22, TOP = 8, RIGHT = 12;
 
-const SOURCES = { prometheus: "From Prometheus.", memory: "From this replica's memory, since it started." };
+const SOURCES = { prometheus: "From Prometheus.", memory: "From the memory of this replica, since it started." };
 
 function drawLine([points, WIDTH, source]) {
-  if (!points.length) return h("p", { class: "quiet" }, "No pod has served yet.");
+  if (!points.length) return h("p", { class: "quiet" }, "No pod has been ready yet.");
   const [from, to] = [points[0][0], Math.max(points.at(-1)[0], points[0][0] + 60)];
   const x = (at) => LEFT + (at - from) / (to - from) * (WIDTH - LEFT - RIGHT);
   const y = (share) => TOP + (1 - share) * (HEIGHT - TOP - BOTTOM);
@@ -128,24 +128,24 @@ function drawLosses([declared, assumed]) {
       ["declared", ([domain]) => h("span", { class: declared[domain] ? "bad" : "quiet" }, cell(declared[domain], domain, "declared")), "number"],
       ["assumed", ([domain]) => cell(assumed[domain], domain, "assumed"), "number"],
     ], Object.entries(LOSSES), ""),
-    h("p", { class: "quiet small" }, "Workloads, by whether somebody declared how many must serve (min-available or a PodDisruptionBudget) or it is assumed from the rollout."),
+    h("p", { class: "quiet small" }, "Declared: min-available or a PodDisruptionBudget sets how many replicas must serve. Assumed: the rollout strategy does."),
   ];
 }
 
 const drawExposed = ({ workloads, total }) => [
-  table("Exposed workloads, the worst first", [
+  table("Exposed workloads, worst first", [
     ["Workload", link],
     ["Minimum", (each) => each.assumed ? "assumed" : h("strong", {}, "declared")],
     ["Does not survive", (each) => h("span", { class: each.assumed ? "" : "bad" }, each.losses.join(", "))],
-    ["Because", (each) => each.text, "wide extra"],
-  ], workloads.slice(0, 10), "Every workload survives the loss of any node, any pool, any zone and of all spot."),
+    ["Why", (each) => each.text, "wide extra"],
+  ], workloads.slice(0, 10), "Every workload survives the loss of any node, pool or zone, and of all spot."),
   total > 10 && h("p", {}, h("a", { href: "#/workloads?only=exposed&sort=survives" }, `All ${whole(total)} exposed workloads`)),
 ];
 
 // --- nodes ----------------------------------------------------------------------------------------------------------
 
 function drawMap({ zones, instanceTypes, pools }) {
-  if (!pools.length) return h("p", { class: "quiet" }, "There are no nodes.");
+  if (!pools.length) return h("p", { class: "quiet" }, "The cluster has no nodes.");
   const at = (zone, type) => pools.filter((each) => each.zone === zone && each.instanceType === type);
   return [
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Nodes by zone and instance type" },
@@ -154,7 +154,7 @@ function drawMap({ zones, instanceTypes, pools }) {
         h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Zone"), instanceTypes.map((type) => h("th", { scope: "col" }, type)))),
         h("tbody", {}, zones.map((zone) => h("tr", {}, h("th", { scope: "row" }, zone),
           instanceTypes.map((type) => h("td", {}, at(zone, type).map(drawPool)))))))),
-    h("p", { class: "legend small" }, chip("spot"), chip("on-demand"), h("span", {}, "Each square is a node; how high it is filled is the share of its cores that pods ask for. Hatched: leaving. Crossed: not ready."))
+    h("p", { class: "legend small" }, chip("spot"), chip("on-demand"), h("span", {}, "Each square is a node. Its level shows the share of cores that pods request. Hatched: leaving. Crossed: not ready."))
   ];
 }
 
@@ -162,7 +162,7 @@ function drawPool(pool) {
   const drawn = pool.nodes.slice(0, SQUARES);
   const title = h("span", { class: "pool-title" }, chip(pool.class), ` ${count(pool.count, "node")}, ${percent(pool.fill.cpu)}`);
   return h("div", { class: `pool ${pool.class}` },
-    pool.class === "spot" ? h("a", { href: `#/drill?pool=${encodeURIComponent(`${pool.zone}/${pool.instanceType}`)}`, title: "Drill: what if it went?" }, title) : title,
+    pool.class === "spot" ? h("a", { href: `#/drill?pool=${encodeURIComponent(`${pool.zone}/${pool.instanceType}`)}`, title: "Drill: what if we lose it?" }, title) : title,
     h("ul", { class: "squares" }, drawn.map(drawNode)),
     pool.count > drawn.length && h("span", { class: "quiet small" }, `and ${pool.count - drawn.length} more`),
     pool.leaving > 0 && h("span", { class: "small bad" }, `${pool.leaving} leaving `),
@@ -187,10 +187,10 @@ function drawNode(node) {
 
 function drawMoves(moves) {
   const idle = !moves.runningTotal && !moves.nextTotal && !moves.skippedTotal;
-  if (idle) return h("p", {}, verdict(true, "Nothing to move: every pod is where it should be, or as near as it can be."));
+  if (idle) return h("p", {}, verdict(true, "Nothing to move: every pod runs where it should, or as close to that as possible."));
   return [
     moves.runningTotal > 0 && [h("h3", {}, `Under way (${moves.runningTotal})`), h("ul", {}, moves.running.slice(0, 8).map((each) =>
-      h("li", {}, link(each), ` ${each.pod} on ${each.node} serves until its replacement does`)))],
+      h("li", {}, link(each), ` ${each.pod} on ${each.node} serves until its replacement is ready`)))],
     moves.nextTotal > 0 && [h("h3", {}, `Next (${moves.nextTotal})`), h("ul", {}, moves.next.slice(0, 8).map((each) =>
       h("li", {}, `${each.how} ${each.pod} (${each.reason})`, each.text ? `: ${each.text}` : "")))],
     moves.skippedTotal > 0 && [h("h3", {}, "Blocked"), h("ul", {}, moves.blocked.map((each) => h("li", {}, `${count(each.pods, "pod")}: ${each.reason}`))),
@@ -200,7 +200,7 @@ function drawMoves(moves) {
 
 const drawEvents = (events) => events.length
   ? h("ol", { class: "timeline" }, events.slice(0, 15).map(drawEvent))
-  : h("p", { class: "quiet" }, "Nothing yet since this replica started.");
+  : h("p", { class: "quiet" }, "Nothing has happened since this replica started.");
 
 export const drawEvent = (each) => h("li", { class: each.what }, clock(each.at), " ", h("span", { class: "what" }, each.what), " ",
   each.workload ? [link(each.workload), ": "] : "", each.text);

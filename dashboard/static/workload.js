@@ -30,10 +30,10 @@ function drawTop({ workload, policy }) {
   const exact = workload.actual.spot === workload.wanted.spot && workload.actual.onDemand === workload.wanted.onDemand;
   const ratio = workload.policy.spotRatio;
   return [
-    h("p", { class: "lead" }, verdict(exact, `${mix(workload.actual)} of ${mix(workload.wanted)} wanted`), ` (spot + on-demand). ${policy}. `,
+    h("p", { class: "lead" }, verdict(exact, `${mix(workload.actual)} actual, ${mix(workload.wanted)} wanted`), ` (spot + on-demand). ${policy}. `,
       h("a", { href: `#/drill?workload=${encodeURIComponent([workload.namespace, workload.kind, workload.name].join("/"))}&ratio=${encodeURIComponent(ratio)}` }, "Try another ratio")),
     workload.reason && h("p", { class: "banner" }, workload.reason),
-    ...workload.mistakes.map((each) => h("p", { class: "banner bad" }, `${each.level} ${each.annotation}: '${each.value}' does not count; expected ${each.expected}`)),
+    ...workload.mistakes.map((each) => h("p", { class: "banner bad" }, `${each.level} ${each.annotation}: '${each.value}' is ignored; expected ${each.expected}`)),
     workload.advice && h("p", { class: "banner" }, workload.advice),
   ];
 }
@@ -41,11 +41,11 @@ function drawTop({ workload, policy }) {
 function drawFacts({ workload, needed, perils, risk }) {
   const { exposure } = workload;
   return [
-    h("p", {}, `${needed} of ${workload.replicas} must serve, ${exposure.assumed ? "which is assumed from the rollout" : "as declared"}; headroom ${signed(exposure.headroom)}. Saved: ${percent(workload.savings.share)} of the on-demand price, ${priceSource(workload.savings)}.`),
-    table("What goes at once, and whether that is survived", [
+    h("p", {}, `${needed} of ${workload.replicas} replicas must serve (${exposure.assumed ? "assumed from the rollout strategy" : "declared"}); headroom ${signed(exposure.headroom)}. Estimated saving against all on-demand: ${percent(workload.savings.share)}, ${priceSource(workload.savings)}.`),
+    table("Replicas lost at once, and whether the workload survives", [
       ["Loss of", ([, text]) => text],
       ["Replicas", ([domain]) => exposure.blastRadius[domain], "number"],
-      ["Survived", ([domain]) => verdict(exposure.survives[domain], exposure.survives[domain] ? "yes" : "no", exposure.assumed)],
+      ["Survives", ([domain]) => verdict(exposure.survives[domain], exposure.survives[domain] ? "yes" : "no", exposure.assumed)],
     ], Object.entries(DOMAINS), ""),
     h("p", { class: "small" }, `${risk}.`),
     perils.length > 0 && h("ul", { class: "small" }, perils.map((text) => h("li", {}, text))),
@@ -55,14 +55,14 @@ function drawFacts({ workload, needed, perils, risk }) {
 function drawNext({ next, blocked, released }) {
   if (!next.length && !blocked.length && !released.length) return h("p", {}, verdict(true, "Nothing to do."));
   return [
-    released.length > 0 && [h("h3", {}, "Under way"), h("ul", {}, released.map((each) => h("li", {}, `${each.pod} on ${each.node} serves until its replacement does`)))],
+    released.length > 0 && [h("h3", {}, "Under way"), h("ul", {}, released.map((each) => h("li", {}, `${each.pod} on ${each.node} serves until its replacement is ready`)))],
     next.length > 0 && [h("h3", {}, "Next"), h("ul", {}, next.map((each) => h("li", {}, `${each.how} ${each.pod} (${each.reason})`, each.text ? `: ${each.text}` : "")))],
     blocked.length > 0 && [h("h3", {}, "Blocked"), h("ul", {}, blocked.map((text) => h("li", {}, text)))],
   ];
 }
 
 const drawPods = (pods) => [
-  table("Pods: where each is and why", [
+  table("Pods: where each runs and why", [
     ["Pod", (each) => each.name],
     ["Slot", (each) => each.slot ?? "–", "number extra"],
     ["Class", (each) => each.class ? chip(each.class) : each.given ? [chip(each.given), " wanted"] : "–"],
@@ -70,6 +70,6 @@ const drawPods = (pods) => [
     ["Pool", (each) => each.pool ?? each.zone ?? "–", "pool-name"],
     ["Serves", (each) => verdict(each.serves, each.serves ? "yes" : "no")],
     ["Why", (each) => each.reason, "wide"],
-  ], pods, "It has no pods."),
+  ], pods, "This workload has no pods."),
   h("p", { class: "quiet small" }, `${count(pods.length, "pod")}, by slot.`),
 ];

@@ -5,7 +5,7 @@ import { count, fill, h, link, mix, signed, since, verdict } from "./dom.js";
 const ROWS = 100;
 const FILTERS = [["", "all"], ["exposed", "exposed to any loss"], ["declared", "exposed, with a declared minimum"], ["node", "not safe from a node's loss"],
   ["pool", "not safe from a pool's loss"], ["zone", "not safe from a zone's loss"], ["spot", "not safe from the loss of all spot"],
-  ["differs", "mix not as wanted"], ["moving", "moves under way or wished"], ["soft", "with soft pods"], ["mistakes", "with mistakes"]];
+  ["differs", "mix differs"], ["moving", "moves under way or planned"], ["soft", "with soft pods"], ["mistakes", "with mistakes"]];
 const MINIMA = [["", "any"], ["declared", "declared"], ["assumed", "assumed"]];
 const DOMAINS = ["node", "pool", "zone", "spot"];
 const COLUMNS = [
@@ -13,17 +13,17 @@ const COLUMNS = [
   ["replicas", "Replicas", "number extra", (each) => each.replicas],
   ["wanted", "Wanted", "number extra", (each) => mix(each.wanted), "spot + on-demand"],
   ["actual", "Actual", "number", drawActual, "spot + on-demand"],
-  ["headroom", "Headroom", "number extra", (each) => `${signed(each.exposure.headroom)}${each.exposure.assumed ? "*" : ""}`, "ready beyond what must serve; * assumed"],
-  ...DOMAINS.map((domain) => [domain, `${domain[0].toUpperCase()}${domain.slice(1)} loss`, `number ${domain === "pool" ? "" : "extra"}`, (each) => drawBlast(each, domain), `replicas that go at once, at most, with ${domain === "spot" ? "all spot" : `one ${domain}`}`]),
+  ["headroom", "Headroom", "number extra", (each) => `${signed(each.exposure.headroom)}${each.exposure.assumed ? "*" : ""}`, "ready replicas minus those that must serve; * assumed"],
+  ...DOMAINS.map((domain) => [domain, `${domain[0].toUpperCase()}${domain.slice(1)} loss`, `number ${domain === "pool" ? "" : "extra"}`, (each) => drawBlast(each, domain), `most replicas lost at once with ${domain === "spot" ? "all spot" : `one ${domain}`}`]),
   ["survives", "Survives", "", drawSurvives],
   ["soft", "Soft", "number extra", (each) => each.soft || "–"],
   ["lastMove", "Last move", "extra", (each) => since(each.lastMove)],
-  ["reason", "Why not as wanted", "wide", (each) => each.reason || (each.mistakes.length ? h("span", { class: "bad" }, `${count(each.mistakes.length, "mistake")} in annotations`) : "")],
+  ["reason", "Why the mix differs", "wide", (each) => each.reason || (each.mistakes.length ? h("span", { class: "bad" }, `${count(each.mistakes.length, "mistake")} in annotations`) : "")],
 ];
 
 function drawActual(each) {
   const exact = each.actual.spot === each.wanted.spot && each.actual.onDemand === each.wanted.onDemand;
-  return h("span", { class: exact ? "" : "bad" }, mix(each.actual), exact ? "" : h("span", { class: "unseen" }, " not as wanted"));
+  return h("span", { class: exact ? "" : "bad" }, mix(each.actual), exact ? "" : h("span", { class: "unseen" }, " differs from wanted"));
 }
 
 const drawBlast = ({ exposure }, domain) => exposure.survives[domain]
@@ -58,7 +58,7 @@ export function workloads({ again, announce, query }) {
   const back = h("button", { type: "button", onclick: () => step(-ROWS) }, "Previous"), on = h("button", { type: "button", onclick: () => step(ROWS) }, "Next");
   const pages = h("nav", { class: "pages", "aria-label": "Pages of workloads" }, back, on);
   const region = h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Workloads" },
-    h("table", { class: "sortable" }, h("caption", { class: "unseen" }, "Workloads: mix, headroom, and how many replicas go with one node, pool, zone or all spot"),
+    h("table", { class: "sortable" }, h("caption", { class: "unseen" }, "Workloads: mix, headroom, and replicas lost with one node, pool, zone or all spot"),
       h("thead", {}, h("tr", {}, heads)), body));
   const root = h("div", {}, h("h1", {}, "Workloads"),
     h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
@@ -73,7 +73,7 @@ export function workloads({ again, announce, query }) {
       COLUMNS.forEach(([key], index) => heads[index].setAttribute("aria-sort", key === wish.sort ? (wish.order === "desc" ? "descending" : "ascending") : "none"));
       fill(body, [data.workloads, Math.floor(Date.now() / 30000)], ([rows]) => rows.length ? rows.map(drawRow) : h("tr", {}, h("td", { colspan: COLUMNS.length, class: "quiet" }, empty(data))));
       const last = Math.min(data.offset + ROWS, matching);
-      const text = matching ? `${data.offset + 1}–${last} of ${matching.toLocaleString("en")}${matching < data.total ? ` (${data.total.toLocaleString("en")} in all)` : ""}` : "none";
+      const text = matching ? `${data.offset + 1}–${last} of ${matching.toLocaleString("en")}${matching < data.total ? ` (${data.total.toLocaleString("en")} in total)` : ""}` : "none";
       if (found.textContent !== text) found.textContent = text;
       pages.hidden = matching <= ROWS;
       back.disabled = data.offset === 0;
@@ -82,6 +82,6 @@ export function workloads({ again, announce, query }) {
   };
 }
 
-const empty = (data) => data.total ? "No workload is like that." : "No workload is opted in. Label a namespace: kubectl label namespace NAME spotweave.dev/placement=enabled";
+const empty = (data) => data.total ? "No workload matches the filter." : "No workload is opted in. Label a namespace: kubectl label namespace NAME spotweave.dev/placement=enabled";
 
 const drawRow = (each) => h("tr", {}, COLUMNS.map(([, , kind, draw], index) => h(index ? "td" : "th", { class: kind, scope: index ? null : "row" }, draw(each))));

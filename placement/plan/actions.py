@@ -61,37 +61,37 @@ class Blocked(StrEnum):
 
     OFF = "rebalance is off"
     PLAN_ONLY = "rebalance is plan-only"
-    WINDOW = "outside of rebalance-window"
+    WINDOW = "outside rebalance-window"
     PAUSED = "paused by `spotweave pause`"
     ROLLOUT = "a rollout is under way"
-    UNSETTLED = "its controller is not done yet"
-    UNADOPTED = "it is adopted first, then moved"
+    UNSETTLED = "its controller has not settled yet"
+    UNADOPTED = "Spotweave must adopt the pod before it moves it"
     KEPT = "the pod asks not to be disrupted"
     LOCAL_STORAGE = "the pod has local storage"
     OWN_TERMS = "the pod's own node selector or affinity excludes the class"
     YOUNG = "the pod is too young"
-    COOL_DOWN = "it was moved not long ago"
-    UNDONE = "an earlier move was undone; it is tried again later"
-    BREAKER = "moves do not help; they are tried again later"
+    COOL_DOWN = "the pod was moved recently"
+    UNDONE = "an earlier move was undone; Spotweave retries later"
+    BREAKER = "recent moves failed; Spotweave retries later"
     OUTAGE = "the class is out"
     PROBING = "another pod probes the class first"
-    CROWDED = "pods are unschedulable on the class"
-    CORDONED = "its node is cordoned, and no second pod may run beside it"
+    CROWDED = "other pods are unschedulable on the class"
+    CORDONED = "its node is cordoned, and a second pod cannot run beside it"
     QUOTA = "the namespace's quota has no room for one more pod"
     BUDGET = "a PodDisruptionBudget allows no disruption"
-    MINIMUM = "as many must serve as do"
-    LAST = "no other replica serves meanwhile (min-available: 0 allows it)"
-    LAST_ON_DEMAND = "the workload would fall below its on-demand floor"
-    NO_PLACE = "no place is proven for its replacement"
-    AUTOSCALER = "an autoscaler is on it"
-    WAITING = "it may still be scheduled"
-    PER_WORKLOAD = "as many moves of this workload as allowed are under way"
-    PER_NODE = "as many moves off this node as allowed are under way"
-    PER_NAMESPACE = "as many moves in this namespace as allowed are under way"
-    IN_ALL = "as many moves as allowed are under way"
-    PER_MINUTE = "as many moves as allowed were begun in this minute"
-    REFUSED = "the API server refuses it; it is tried again later"
-    BUSY = "the API server was busy; it is tried again"
+    MINIMUM = "no replica to spare: exactly `min-available` are ready"
+    LAST = "no other replica would serve during the move (min-available: 0 allows it)"
+    LAST_ON_DEMAND = "the workload would fall below its min-on-demand"
+    NO_PLACE = "no node is known to have room for its replacement"
+    AUTOSCALER = "an autoscaler is adding a node"
+    WAITING = "the scheduler may still find a node"
+    PER_WORKLOAD = "the limit of moves per workload is reached"
+    PER_NODE = "the limit of moves per node is reached"
+    PER_NAMESPACE = "the limit of moves per namespace is reached"
+    IN_ALL = "the limit of concurrent moves is reached"
+    PER_MINUTE = "the limit of moves per minute is reached"
+    REFUSED = "the API server refused it; Spotweave retries later"
+    BUSY = "the API server was busy; Spotweave retries soon"
 
     @property
     def label(self) -> str:
@@ -141,7 +141,7 @@ class Skipped:
     @property
     def text(self) -> str:
         count = "1 pod" if self.pods == 1 else f"{self.pods} pods"
-        return f"{count} to be moved ({self.why}): {self.blocked}" + (f": {self.detail}" if self.detail else "")
+        return f"{count} not moved ({self.why}): {self.blocked}" + (f": {self.detail}" if self.detail else "")
 
     def raw(self) -> dict[str, Any]:
         return {"workload": f"{self.workload.kind} {self.workload.key}", "reason": self.text}

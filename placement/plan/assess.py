@@ -57,10 +57,10 @@ class Wish:
     detail: str = ""
 
     def explain(self) -> str:
-        """`web-4 should be on on-demand (wrong-class): a rollout is under way`."""
+        """`web-4 should run on on-demand (wrong-class): a rollout is under way`."""
         where = "in another pool" if self.why in EVENING else f"on {self.to}"
         where = "at its own priority" if self.why is Why.OVERFLOW else where
-        return f"{self.member.pod.name} should be {where} ({self.why}): {self.blocked}"
+        return f"{self.member.pod.name} should run {where} ({self.why}): {self.blocked}"
 
 
 @dataclass(frozen=True, slots=True)

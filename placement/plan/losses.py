@@ -41,9 +41,9 @@ def proof_of(last_seen: Node, leaving_taints: Collection[str], is_deleted_by_clo
     """
     announced = next((taint.key for taint in last_seen.taints if taint.key in leaving_taints), "")
     if announced:
-        return f"its end was announced ({announced})"
+        return f"its removal was announced ({announced})"
     if last_seen.deleting and last_seen.outlives_machine:
-        return "its deletion was held by a finalizer until its machine was gone"
+        return "a finalizer held its deletion until its machine was gone"
     is_gone = is_deleted_by_cloud and not last_seen.ready
     return f"it was not ready, and the cloud deleted it ({names.SIGN_NODE_DELETED})" if is_gone else ""
 

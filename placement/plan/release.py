@@ -116,7 +116,7 @@ def undo(
     pod: Pod,
     replacement: Member | None,
     now: float | None,
-    text: str = "its node stays",
+    text: str = "its node no longer leaves",
     *,
     has_strayed: bool = False,
     in_every_mode: bool = False,
@@ -175,7 +175,7 @@ def put_back_to(pod: Pod, replica_set: ReplicaSet, text: str) -> Action:
 def _leaves_first(workload: Workload | None, newcomer: Pod, in_every_mode: bool) -> Iterator[Action]:
     cost = {names.DELETION_COST: LEAVES_FIRST}
     if not _carries(newcomer, cost):
-        text = "leaves first"
+        text = "is removed first on scale-down"
         yield Action(
             How.ANNOTATE, Why.OVER, workload, newcomer, annotations=cost, text=text, in_every_mode=in_every_mode
         )
@@ -202,8 +202,8 @@ def _failure(replacement: Member | None, has_strayed: bool) -> tuple[float, str]
     if (replacement.pod.decision_id or ADOPTED).startswith(ADOPTED):
         return MISSED_SECONDS, "admission missed the replacement"
     if has_strayed:
-        return UNDONE_SECONDS, "the replacement did not come out where it should"
-    return UNDONE_SECONDS, "a budget, or replicas that do not serve, kept it from going in time"
+        return UNDONE_SECONDS, "the replacement runs on the wrong node"
+    return UNDONE_SECONDS, "a budget or unready replicas blocked its eviction for too long"
 
 
 def was_of(pod: Pod, revision: ReplicaSet) -> bool:
@@ -238,9 +238,9 @@ def unwanted(
 ) -> Action:
     """It is one too many: evicted, as budgets allow; where none are wanted at all, deleted as all others are."""
     if workload is not None and not workload.replicas:
-        text = "its workload is to have no pods"
+        text = "its workload is scaled to 0"
         return Action(How.DELETE, Why.OVER, workload, pod, origin, text=text, in_every_mode=True)
-    text = "no longer wanted"
+    text = "no longer needed"
     return Action(How.FINISH, Why.OVER, workload, pod, origin, text=text, rests_on=rests_on, in_every_mode=True)
 
 
@@ -270,7 +270,9 @@ def ends_of(left: LeftBehind) -> Iterator[Action]:
         newcomers = [each for each in left.siblings if former_slot(each) == former_slot(pod)]
         for newcomer in sorted(newcomers, key=lambda each: each.created)[-1:]:
             yield from _leaves_first(workload, newcomer, True)
-        text = "opted out" if workload is not None else "its Deployment is gone, its ReplicaSet is not"
+        text = (
+            "its workload is opted out" if workload is not None else "its Deployment is gone, but its ReplicaSet is not"
+        )
         yield put_back_to(pod, revision, text)
     elif workload is None and (revision is None or not revision.replicas):
         if left.may_evict:
@@ -283,5 +285,5 @@ def ends_of(left: LeftBehind) -> Iterator[Action]:
 
 def _superfluous(left: LeftBehind, workload: Workload) -> Action:
     """All that are wanted serve without it. Where nobody may be evicted any more, what we released still ends."""
-    how, text = How.FINISH if left.may_evict else How.DELETE, "its ReplicaSet is gone, or wants it no more"
+    how, text = How.FINISH if left.may_evict else How.DELETE, "its ReplicaSet is gone or no longer needs it"
     return Action(how, Why.OVER, workload, left.pod, text=text, rests_on=left.serving, in_every_mode=True)

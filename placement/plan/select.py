@@ -143,7 +143,7 @@ class _Chooser:
             if before is None or before.uid == member.pod.uid or names.MOVED in member.pod.annotations:
                 continue
             mark = {names.MOVED: Moved(before.origin, before.policy, before.at, before.tries).text()}
-            text = f"its predecessor was evicted from {before.origin}"
+            text = f"it replaces a pod that was evicted from {before.origin}"
             yield Action(How.ANNOTATE, Why.OVER, each.group.workload, member.pod, annotations=mark, text=text)
 
     def _unheld(self, actions: Iterable[Action]) -> Iterator[Action]:

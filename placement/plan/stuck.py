@@ -194,7 +194,7 @@ class WayOut:
     def _created_again(self, stuck: Stuck) -> Action:
         """Its Event names the mode: a pod goes though moves are off, plan-only or paused."""
         mode = f"{stuck.group.policy.rebalance}{', paused' if self._scene.is_paused else ''}"
-        text = f"no {stuck.of} node takes it; created again with {stuck.of} preferred (rebalance: {mode})"
+        text = f"no {stuck.of} node can run it; recreated with {stuck.of} preferred (rebalance: {mode})"
         return Action(How.REPLACE, Why.STUCK, stuck.group.workload, stuck.pod, stuck.of, text=text, in_every_mode=True)
 
     # --- outages that are over ---------------------------------------------------------------------------------------

@@ -52,17 +52,17 @@ def test_a_pool_that_takes_a_declared_minimum_away_is_a_finding() -> None:
     code, text, rows = drilled("pool=zone-a/m5")
     assert code == 1
     assert rows == {"web": (3, 7, 8, True)}
-    assert text.splitlines()[0] == "Without pool=zone-a/m5 (2 nodes):"
-    assert "falls below" in text
-    assert "! 1 of 1 would serve fewer than they must, 1 of them declared" in text
+    assert text.splitlines()[0] == "If we lose pool=zone-a/m5 (2 nodes):"
+    assert "below minimum" in text
+    assert "! 1 of 1 workloads would fall below their minimum, 1 below a declared one" in text
 
 
 def test_a_node_that_may_go_is_none() -> None:
     """Two of ten, and eight are left."""
     code, text, rows = drilled("node=a1")
     assert (code, rows) == (0, {"web": (2, 8, 8, False)})
-    assert "Without node=a1 (1 node):" in text
-    assert "All serve as many as they must." in text
+    assert "If we lose node=a1 (1 node):" in text
+    assert "All workloads keep their minimum of serving replicas." in text
 
 
 def test_what_is_assumed_is_told_and_is_no_finding() -> None:
@@ -74,7 +74,7 @@ def test_what_is_assumed_is_told_and_is_no_finding() -> None:
     assert finding.raw["fallBelow"] == {"declared": 0, "assumed": 1}
     assert finding.code == 0
     assert "* assumed" in text
-    assert "! 1 of 1 would serve fewer than they must, 0 of them declared" in text
+    assert "! 1 of 1 workloads would fall below their minimum, 0 below a declared one" in text
 
 
 def test_the_worst_off_come_first() -> None:
@@ -86,15 +86,15 @@ def test_other_namespaces_are_left_out_on_request() -> None:
     """And then nobody loses anything."""
     code, text, rows = drilled("spot", namespace="bank")
     assert (code, rows) == (0, {})
-    assert "nobody loses a replica" in text
+    assert "No workload loses a replica." in text
 
 
 def test_a_namespace_that_does_not_exist_is_told_with_those_that_do() -> None:
-    """Exit code 2, as by `status` and `plan`: nobody loses a replica there, but nobody meant that."""
+    """Exit code 2, as by `status` and `plan`: No workload loses a replica. there, but nobody meant that."""
     with pytest.raises(UsageError) as raised:
         drilled("spot", namespace="nope")
-    assert (raised.value.message, raised.value.exit_code) == ("there is no namespace 'nope'", 2)
-    assert raised.value.hint == "there are bank, shop"
+    assert (raised.value.message, raised.value.exit_code) == ("namespace 'nope' does not exist", 2)
+    assert raised.value.hint == "choose from bank, shop"
 
 
 def test_the_table_fits_eighty_columns() -> None:
@@ -139,7 +139,7 @@ def test_a_pool_that_does_not_exist_is_told_with_those_that_do() -> None:
     with pytest.raises(UsageError) as raised:
         drilled("pool=zone-z/m5")
     assert raised.value.exit_code == 2
-    assert "there is no pool 'zone-z/m5'" in str(raised.value)
+    assert "pool 'zone-z/m5' does not exist" in str(raised.value)
     assert "zone-a/m5, zone-b/m5" in str(raised.value)
 
 
@@ -153,13 +153,13 @@ def test_the_dashboard_tells_the_same(text: str) -> None:
 def test_whether_the_rest_fits_is_told_to_people() -> None:
     """Four pods of one core each: the other spot node has two cores left, on-demand has three."""
     text = printed(found(SHOP, Configuration(), target("node=spot-a")).shown(), 80)
-    assert "Spot that is left has room for the 4 pods of spot: no, not for shop/web-" in text
-    assert "Without spot, on-demand that is left has room for the 4 pods: no, not for" in text
+    assert "Room for the 4 pods of spot on the remaining spot nodes: no, not for shop/web-" in text
+    assert "Room for the 4 pods on the remaining on-demand nodes alone: no, not for" in text
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
 
 
 def test_spot_that_is_not_left_has_no_room_to_tell_of() -> None:
     """Six pods of one core each; on-demand has three left."""
     text = printed(found(SHOP, Configuration(), target("spot")).shown(), 80)
-    assert "Spot that is left" not in text
-    assert "Without spot, on-demand that is left has room for the 6 pods: no, not for" in text
+    assert "remaining spot nodes" not in text
+    assert "Room for the 6 pods on the remaining on-demand nodes alone: no, not for" in text

@@ -46,7 +46,7 @@ def test_what_is_next_and_what_blocks_are_told_in_parts() -> None:
         ("web-7", "on-demand", "wrong-class"),
         ("web-8", "on-demand", "wrong-class"),
     ]
-    assert {each["blocked"] for each in finding.raw["blockers"]} == {"its controller is not done yet"}
+    assert {each["blocked"] for each in finding.raw["blockers"]} == {"its controller has not settled yet"}
 
 
 def test_of_a_pod_only_what_concerns_it_is_told() -> None:
@@ -81,9 +81,9 @@ def test_what_evens_pools_out_is_told_as_another_pool() -> None:
         deployment("web", ["od-a", "od-b", "od-a", "od-b", *["spot-a"] * 6], spot_ratio="60%", rebalance="plan-only")
     )
     raw = explained(Picture(crowded, now=NOW), "shop/web").raw
-    assert "blocked: web-4 should be in another pool (balance): rebalance is plan-only" in raw["lines"]
-    assert raw["blocked"][0] == "web-4 should be in another pool (balance): rebalance is plan-only"
-    (perils,) = [line for line in raw["lines"] if "without all spot" in line]
+    assert "blocked: web-4 should run in another pool (balance): rebalance is plan-only" in raw["lines"]
+    assert raw["blocked"][0] == "web-4 should run in another pool (balance): rebalance is plan-only"
+    (perils,) = [line for line in raw["lines"] if "losing all spot" in line]
     assert perils.startswith("would not survive the loss of all spot: ")
 
 
@@ -109,14 +109,14 @@ def test_a_kind_is_held_to() -> None:
     assert explained(PICTURE, "shop/web", "Deployment").raw["name"] == "shop/web"
     assert explained(PICTURE, "shop/web-0", "pod").raw["name"] == "shop/web-0"
     for name, kind in (("shop/web", "StatefulSet"), ("shop/web", "pod"), ("shop/web-0", "Deployment")):
-        with pytest.raises(UsageError, match=f"{name}: there is no such {kind}"):
+        with pytest.raises(UsageError, match=f"{name}: no such {kind}"):
             explained(PICTURE, name, kind)
 
 
 WRONG: dict[str, tuple[str, str, str]] = {
     "a pod or workload that is called otherwise": ("shop/wbe", "no such pod, Deployment", "did you mean shop/web"),
-    "in another namespace": ("bank/web", "there is no such namespace", "there is shop/web"),
-    "a namespace that is called otherwise": ("shpo/nobody", "there is no such namespace", "did you mean shop?"),
+    "in another namespace": ("bank/web", "the namespace does not exist", "choose from shop/web"),
+    "a namespace that is called otherwise": ("shpo/nobody", "the namespace does not exist", "did you mean shop?"),
     "nothing like it": ("shop/zzzzzzzz", "no such pod, Deployment", "-n NAMESPACE or NS/NAME"),
 }
 

@@ -54,7 +54,7 @@ def test_a_missing_right_is_named_with_how_to_ask_and_who_gives_it(asked: str, e
     assert right is not None
     assert (right.verb, right.question, right.role) == expected
     text = told(Forbidden(asked, 403, "Forbidden", "no"))
-    assert text.startswith(f"you may not {verb} ")
+    assert text.startswith(f"you are not allowed to {verb} ")
     assert question in text
     assert (f"--clusterrole={role} " in text) == bool(role)
 
@@ -79,15 +79,19 @@ def test_the_roles_give_what_is_said_of_them() -> None:
 
 
 ERRORS: dict[str, tuple[ApiError, str, str]] = {
-    "no answer": (Unreachable("GET /x", "refused"), "cannot be reached", "kubectl cluster-info"),
-    "unknown here": (Unauthorized("GET /x", 401, "Unauthorized", ""), "does not know you", "log in again"),
+    "no answer": (Unreachable("GET /x", "refused"), "cannot reach the cluster", "kubectl cluster-info"),
+    "unknown here": (Unauthorized("GET /x", 401, "Unauthorized", ""), "rejects your credentials", "log in again"),
     "not installed": (
         NotFound("GET /api/v1/namespaces/spotweave-system/secrets/x", 404, "NotFound", ""),
-        "not there",
+        "not found",
         "kubectl apply -k manifests/base",
     ),
-    "something else": (ServerError("GET /x", 500, "", ""), "did not answer as needed", "kubectl get --raw /readyz"),
-    "a right that cannot be told": (Forbidden("GET /metrics", 403, "", "no"), "you may not do that", "GET /metrics"),
+    "something else": (ServerError("GET /x", 500, "", ""), "the API server failed", "kubectl get --raw /readyz"),
+    "a right that cannot be told": (
+        Forbidden("GET /metrics", 403, "", "no"),
+        "you are not allowed to do that",
+        "GET /metrics",
+    ),
 }
 
 
@@ -102,7 +106,7 @@ def test_whatever_the_cluster_says_there_is_something_to_do(error: ApiError, wha
 MEANT: dict[str, tuple[str, list[str], str]] = {
     "one that is close": ("shop/wbe", ["shop/web", "bank/ledger"], "did you mean shop/web?"),
     "several": ("web-1", ["web-2", "web-3", "x"], "did you mean web-3 or web-2?"),
-    "none is close, but there are few": ("zzz", ["shop", "bank"], "there are bank, shop"),
+    "none is close, but there are few": ("zzz", ["shop", "bank"], "choose from bank, shop"),
     "none is close": ("zzz", [*"abcdef"], ""),
     "there is none": ("zzz", [], ""),
 }
@@ -136,7 +140,7 @@ def test_a_cluster_that_does_not_answer_is_exit_code_3(
     assert main([*command, "--kubeconfig", str(config(tmp_path / "k"))]) == 3
     told_to_them = capsys.readouterr()
     assert told_to_them.out == ""
-    assert "the cluster cannot be reached" in told_to_them.err
+    assert "cannot reach the cluster" in told_to_them.err
     assert "--context" in told_to_them.err
 
 

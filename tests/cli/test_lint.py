@@ -56,7 +56,7 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureF
     file = write(tmp_path / "web.yaml", DEPLOYMENT)
     assert run("-f", file) == 1
     assert capsys.readouterr().out == (
-        f"{file}:7: Deployment shop/web: spotweave.dev/spot-ratio: '70' does not count; expected {RATIO_EXPECTED}\n"
+        f"{file}:7: Deployment shop/web: spotweave.dev/spot-ratio: '70' is ignored; expected {RATIO_EXPECTED}\n"
     )
 
 
@@ -121,11 +121,11 @@ def test_manifests_that_are_none_of_ours_are_fine(tmp_path: Path) -> None:
 DOCUMENTS: dict[str, tuple[str, list[tuple[int, str, str]]]] = {
     "a number without quotes": (
         DEPLOYMENT.replace('"70"', "0.7"),
-        [(7, "spotweave.dev/spot-ratio", 'text in quotes: "0.7"')],
+        [(7, "spotweave.dev/spot-ratio", 'a string in quotes: "0.7"')],
     ),
     "off without quotes is false": (
         DEPLOYMENT.replace('spot-ratio: "70"', "rebalance: off"),
-        [(7, "spotweave.dev/rebalance", 'text in quotes: "off"')],
+        [(7, "spotweave.dev/rebalance", 'a string in quotes: "off"')],
     ),
     "no value is the empty text": (DEPLOYMENT.replace('"70"', ""), [(7, "spotweave.dev/spot-ratio", RATIO_EXPECTED)]),
     "several documents, the line is the file's": (
@@ -160,7 +160,7 @@ DOCUMENTS: dict[str, tuple[str, list[tuple[int, str, str]]]] = {
     "on the pod template": (
         DEPLOYMENT.replace('"70"', '"70%"')
         + "  template:\n    metadata:\n      annotations:\n        spotweave.dev/spread: none\n",
-        [(14, "spotweave.dev/spread", "it on the workload itself, since nobody reads it on a pod template")],
+        [(14, "spotweave.dev/spread", "it on the workload itself; it has no effect on a pod template")],
     ),
 }
 
@@ -249,7 +249,7 @@ def test_a_rollout_is_judged_by_the_namespace_in_another_file(
     assert (found["annotation"], found["value"]) == ("spotweave.dev/min-on-demand", "1")
     assert found["expected"] == "at least 3, or a smaller maxUnavailable"
     run("-f", str(tmp_path))
-    assert "leaves 2 of 10 replicas on on-demand, and a rollout may take away 2 at a time" in capsys.readouterr().out
+    assert "keeps 2 of 10 replicas on on-demand, but a rollout may remove 2 at a time" in capsys.readouterr().out
 
 
 def test_a_rollout_is_told_at_the_setting_that_makes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,7 +268,7 @@ def test_limits_of_a_configuration_are_told(tmp_path: Path, capsys: pytest.Captu
     write(tmp_path / "web.yaml", PLAIN)
     (found,) = found_in(capsys, "-f", str(tmp_path), "--config", config)
     assert (found["object"], found["value"]) == ("Namespace shop", "80%")
-    assert found["expected"] == "at most 50% (a limit of the configuration)"
+    assert found["expected"] == "at most 50% (limited by the configuration)"
 
 
 def test_the_policies_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

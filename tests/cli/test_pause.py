@@ -88,7 +88,7 @@ def test_a_pause_without_a_duration_waits_for_resume(operator: Operator, capsys:
 RESUMED: dict[str, tuple[str, str]] = {
     "one that stands": (ENDLESS, "Resumed.\n"),
     "one that is garbled": ("{", "Resumed.\n"),
-    "one that is over": (OVER, "Nothing was paused.\n"),
+    "one that is over": (OVER, "Moves were not paused.\n"),
 }
 
 
@@ -105,7 +105,7 @@ def test_resuming_takes_the_note_away(
 def test_resuming_what_is_not_paused_is_fine(operator: Operator, capsys: pytest.CaptureFixture[str]) -> None:
     """What is asked for is so; nothing is written."""
     assert operator.run("resume", answers=[ABSENT]) == 0
-    assert capsys.readouterr().out == "Nothing was paused.\n"
+    assert capsys.readouterr().out == "Moves were not paused.\n"
 
 
 def test_scripts_are_told_what_was_done(operator: Operator, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,10 +180,10 @@ def nodes(*zones: str) -> bytes:
 DOUBTS: dict[str, tuple[Answer | bytes, str]] = {
     "a zone where no node is": (
         nodes("zone-b", "zone-a"),
-        "spotweave: warning: no node is in zone-x; there are zone-a, zone-b\n",
+        "spotweave: warning: no node is in zone-x; choose from zone-a, zone-b\n",
     ),
-    "the only other zone": (nodes("zone-a"), "spotweave: warning: no node is in zone-x; there is zone-a\n"),
-    "no zones at all": (nodes(""), "spotweave: warning: no node is in zone-x; no node has a zone\n"),
+    "the only other zone": (nodes("zone-a"), "spotweave: warning: no node is in zone-x; choose from zone-a\n"),
+    "no zones at all": (nodes(""), "spotweave: warning: no node is in zone-x; no node has a zone label\n"),
     "a zone with nodes": (nodes("zone-x", "zone-a"), ""),
     "whoever may not see nodes": (FORBIDDEN, ""),
 }
@@ -231,7 +231,7 @@ def test_outages_are_listed_below_the_pause(
     assert operator.run("outage", "list", "-o", "json", answers=[answer, answer]) == 0
     assert json.loads(capsys.readouterr().out) == {"paused": expected, "version": 0, "outages": []}
     assert operator.run("outage", "list", answers=[answer, answer]) == 0
-    assert capsys.readouterr().out.splitlines() == [*lines, "No outage stands (version 0)."]
+    assert capsys.readouterr().out.splitlines() == [*lines, "No outage is noted (version 0)."]
 
 
 BAD = {
@@ -265,8 +265,8 @@ def test_who_may_not_read_the_state_is_told_so(caplog: pytest.LogCaptureFixture)
         script.answer(FORBIDDEN, FORBIDDEN)
         assert pause_for_reading(client, 0.0) is None
         assert outages_for_reading(client, 0.0) == ()
-    assert "whether moves are paused is not known" in caplog.text
-    assert "whether a class is out is not known" in caplog.text
+    assert "a pause is not shown" in caplog.text
+    assert "outages are not shown" in caplog.text
 
 
 TOLD: dict[str, tuple[Pause, str]] = {
@@ -277,8 +277,8 @@ TOLD: dict[str, tuple[Pause, str]] = {
     "without": (Pause(1750000000), "Paused since 2025-06-15 15:06:40Z, until `spotweave resume`, by operator"),
     "beyond the calendar": (Pause(0, 1e300), "Paused since 1970-01-01 00:00:00Z, until the end of time, by operator"),
     "garbled": (
-        Pause(0, reason="pause.json is garbled", is_garbled=True),
-        "Paused: pause.json is garbled; `spotweave resume` clears it",
+        Pause(0, reason="pause.json is unreadable", is_garbled=True),
+        "Paused: pause.json is unreadable; `spotweave resume` clears it",
     ),
 }
 

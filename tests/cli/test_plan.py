@@ -56,10 +56,10 @@ def test_another_ratio_is_answered_as_the_dashboard_answers_it() -> None:
     assert set(told) >= {"exposureAfter", "savings", "savingsAfter", "unplaced"}
     text = printed(plan.workloads_table([told]), 80)
     assert [line.split() for line in text.splitlines()[2:]] == [
-        ["shop/web", "now", "6+4", "2", "not", "61%"],
+        ["shop/web", "now", "6+4", "2", "not", "survived", "61%"],
         ["then", "3+7", "2", "survived", "80%", "3"],
     ]
-    assert plan.prices_line([told]) == "COST of the same on on-demand; prices of spot: default 0.35"
+    assert plan.prices_line([told]) == "COST is relative to all on-demand; spot prices: default 0.35"
 
 
 def test_a_question_about_long_names_fits_eighty_columns() -> None:

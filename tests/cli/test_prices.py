@@ -43,7 +43,7 @@ def test_options_count_before_the_configuration(table: Path) -> None:
 def test_a_table_that_is_elsewhere_stops_the_program_and_not_who_looks(caplog: pytest.LogCaptureFixture) -> None:
     """The path is one where the rebalancer runs; who looks is told."""
     assert prices_for(asked(), configured("/nowhere/prices.csv", 0.3)) == Prices((), 0.3)
-    assert "/nowhere/prices.csv is not here" in caplog.text
+    assert "price table /nowhere/prices.csv not found" in caplog.text
     with pytest.raises(ConfigurationError, match="cannot be read"):
         prices_for(asked(), configured("/nowhere/prices.csv"), must_read=True)
     with pytest.raises(ConfigurationError, match="cannot be read"):
@@ -53,7 +53,10 @@ def test_a_table_that_is_elsewhere_stops_the_program_and_not_who_looks(caplog: p
 def test_a_wrong_price_is_told_with_its_line(table: Path) -> None:
     """And the file."""
     table.write_text(f"{HEADER}a,metadata.name,free\n")
-    with pytest.raises(ConfigurationError, match=r"prices\.csv: line 2: MarketPriceHourly 'free' is no price"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"prices\.csv: line 2: MarketPriceHourly 'free' is not a price; expected a number above 0",
+    ):
         prices_for(asked(), configured(table))
 
 
@@ -64,5 +67,5 @@ def test_lines_that_are_left_out_are_told_and_not_all_of_thousands(
     table.write_text(f"{HEADER}# a comment\na,metadata.name,0.4\n" + "x,spec.unknown,1\n" * 1000)
     assert prices_for(asked(), configured(table)) == Prices((ROW,))
     assert len(caplog.records) == MOST_REMARKS + 1
-    assert "line 4: skipped, InstanceIDField 'spec.unknown' is not looked at" in caplog.text
-    assert "1000 lines were skipped in all" in caplog.text
+    assert "line 4: skipped: InstanceIDField 'spec.unknown' is not supported" in caplog.text
+    assert "1000 lines skipped in total" in caplog.text

@@ -122,13 +122,13 @@ EXPOSED: dict[str, tuple[list[Place], int, str, str]] = {
         ON_DEMAND,
         3,
         "0 none",
-        "! shop/web: without node d0 (1 replica) 2 of the 3 that must serve are left",
+        "! shop/web: losing node d0 takes 1 replica and leaves 2, but 3 must serve",
     ),
     "a node may go, a pool may not": (
         [*PAIR, *ON_DEMAND],
         4,
         "1 node",
-        "! shop/web: without pool zone-a/m5 (2 replicas) 3 of the 4 that must serve are left",
+        "! shop/web: losing pool zone-a/m5 takes 2 replicas and leaves 3, but 4 must serve",
     ),
     "a pool may go, a zone or all spot may not": (
         [*PAIR, Place("a9", Class.SPOT, "zone-a", "zone-a/c5"), *ON_DEMAND],
@@ -139,7 +139,7 @@ EXPOSED: dict[str, tuple[list[Place], int, str, str]] = {
     "all spot may go, a zone may not": ([*PAIR, Place("da", zone="zone-a"), *ON_DEMAND], 4, "2 spot", ""),
     "a zone may go, all spot may not": ([*PAIR, Place("b1", Class.SPOT, "zone-b", "zone-b/m5")], 1, "2 zone", ""),
     "anything may go": (ON_DEMAND, 2, "1 all", ""),
-    "fewer are ready than must serve": (ON_DEMAND, 5, "-2 none", "! shop/web: 3 ready, 5 must serve"),
+    "fewer are ready than must serve": (ON_DEMAND, 5, "-2 none", "! shop/web: 3 replicas are ready, but 5 must serve"),
 }
 
 
@@ -155,7 +155,7 @@ def test_what_is_assumed_is_marked_and_not_complained_about() -> None:
     """Nobody said how many must serve."""
     assert exposed(ON_DEMAND, 3, Basis.ASSUMED) == (
         "0* none",
-        "* assumed from the rollout: no min-available, no PodDisruptionBudget",
+        "* assumed from the rollout strategy: neither min-available nor a PodDisruptionBudget is set",
     )
 
 
@@ -178,7 +178,7 @@ def test_the_table_fits_eighty_columns_and_says_it_all() -> None:
         "2+1",
         "1+1",
         "missed by admission: web-c",
-        "'70' does not count",
+        "'70' is ignored",
         "slot 0 is on-demand",
         "-1* none",
         "a rollout needs room for 0 spot + 1 on-demand more",
@@ -224,8 +224,9 @@ def test_savings_are_told_with_their_source_as_the_dashboard_tells_them() -> Non
         saved = savings_in(seen, Configuration(), shown_by, Prices())
         assert status_json(shown_by, NOW, None, saved)["savings"] == shown(seen).get("overview")["savings"]
     saved = savings_in(SHOP, Configuration(), statuses(SHOP, Configuration()), Prices())
-    text = printed(status_table(statuses(SHOP, Configuration()), None, saved), 80)
-    assert text.splitlines()[-1] == ("Spot saves 35.5% of the price on on-demand (6 spot pods: 6 by default 0.35)")
+    text = printed(status_table(statuses(SHOP, Configuration()), None, saved), 120)
+    told = "Estimated saving against all on-demand: 35.5 % (6 spot pods, priced at the default 0.35)"
+    assert text.splitlines()[-1] == told
 
 
 def test_an_empty_cluster_is_told_what_to_do() -> None:
@@ -241,4 +242,4 @@ def test_what_is_left_over_is_told_for_people() -> None:
     lines = (printed(some, 120) + printed(left_over_table(()), 120)).splitlines()
     assert lines[1].split(maxsplit=3) == ["left/web-a", "spot-1", "-", "class, decision"]
     assert "rollout restart" in lines[2]
-    assert lines[3].startswith("Nothing")
+    assert lines[3].startswith("No pod outside opted-in namespaces")

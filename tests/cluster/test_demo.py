@@ -21,12 +21,12 @@ pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parent.parent.parent
 STORY = (
     "Four workloads",
-    "web is scaled to 25",
-    "web is rolled out",
-    "The cloud wants pool zone-",
-    "All spot nodes vanish, without notice",
+    "web scales to 25",
+    "web rolls out a new revision",
+    "The cloud reclaims pool zone-",
+    "All spot nodes disappear without notice",
     "Spot is back",
-    "Every mix was exact at every rest.",
+    "Every workload had the wanted mix after every step.",
 )
 
 
@@ -41,7 +41,7 @@ def test_the_demo_tells_its_story_and_ends_well() -> None:
     try:
         text = until(lines, "The dashboard")
         page = re.findall(r"http://127\.0\.0\.1:\d+/", text)[0]
-        text += until(lines, "All spot nodes vanish")
+        text += until(lines, "All spot nodes disappear")
         wait_for("the page to show no spot", lambda: shared(page)["spot"] == 0, 30)
         assert shared(page)["onDemand"] > 0
         text += until(lines, "Spot is back")

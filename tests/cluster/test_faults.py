@@ -147,7 +147,7 @@ def test_kill_9_of_the_demo_leaves_no_process_port_or_file(tmp_path: Path) -> No
     process = subprocess.Popen(demo, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, **marks}, text=True)
     assert process.stdout is not None
     lines = iter(process.stdout.readline, "")
-    assert any("web is scaled to 25" in line for line in lines)
+    assert any("web scales to 25" in line for line in lines)
     family = marked(str(tmp_path))
     addresses, directories = listening(family), directories_of(family)
     assert directories

@@ -92,7 +92,7 @@ def test_who_may_not_look_is_told_which_role_is_missing_and_it_suffices(
 
     code, told = run("status")
     assert code == 3
-    assert "you may not list namespaces" in told
+    assert "you are not allowed to list namespaces" in told
     assert "kubectl auth can-i list namespaces -A" in told
     assert "--clusterrole=spotweave-view" in told
     bind(world, stranger, names.VIEW_ROLE)

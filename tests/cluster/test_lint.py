@@ -210,7 +210,7 @@ def test_all_that_lint_finds_offline_is_told(teller: Teller, kind: str) -> None:
 def test_any_value_can_be_shown(teller: Teller, text: str, shown: str) -> None:
     """A warning with a line break would be dropped by the API server, and one without end by nobody."""
     (told,) = teller.about({names.SPOT_RATIO: text})
-    assert told.startswith(f"workload {names.SPOT_RATIO}: '{shown}' does not count; expected ")
+    assert told.startswith(f"workload {names.SPOT_RATIO}: '{shown}' is ignored; expected ")
 
 
 def test_much_text_is_within_the_budget(teller: Teller) -> None:
@@ -257,7 +257,7 @@ def test_kubectl_prints_it_and_applies_all_the_same(cluster: LocalCluster, telle
         check=True,
     )
     assert done.stdout == "deployment.apps/seen created\n"
-    assert f"{names.SPOT_RATIO}: '70' does not count; expected a percentage such as 70%" in done.stderr
+    assert f"{names.SPOT_RATIO}: '70' is ignored; expected a percentage such as 70%" in done.stderr
 
 
 def test_the_api_server_finds_no_fault_with_the_policies(cluster: LocalCluster, teller: Teller) -> None:

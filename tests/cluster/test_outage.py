@@ -152,7 +152,7 @@ def test_with_on_demand_full_a_rollout_finishes_by_falling_back(scene: Scene) ->
     status = world.rest("web")
     assert status.actual == Mix(3, 0)
     assert status.soft == 1
-    assert "on the other class" in status.reason
+    assert "not on the class of their slot" in status.reason
     assert any("on-demand is out" in each.reason for each in status.pods)
     outage(world, "clear", "--class", "on-demand")
     for name in ("greedy", "crumbs"):

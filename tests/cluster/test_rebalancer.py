@@ -62,7 +62,7 @@ def test_kubectl_describe_tells_the_owner_what_was_moved_and_what_was_not(scene:
     moved, blocked = described(scene, "web"), described(scene, "still")
     (line,) = [line for line in moved.splitlines() if "Moving a pod" in line]
     assert line.startswith("Normal Moved ")
-    assert line.endswith("Moving a pod to on-demand: its replacement comes first (wrong-class)")
+    assert line.endswith("Moving a pod to on-demand: its replacement starts first (wrong-class)")
     (line,) = [line for line in blocked.splitlines() if "Not moved" in line]
     assert line.startswith("Warning MoveBlocked ")
     assert line.endswith("Not moved (wrong-class): rebalance is plan-only")
@@ -81,7 +81,7 @@ def test_kubectl_describe_tells_the_owner_of_a_loss_the_fallback_and_its_end(sce
         scene.cluster.restore()
     text = described(scene, "web")
     assert f"Lost 7 replicas with {len(held)} nodes" in text
-    assert "Pods that belong on spot run on on-demand until there is room" in text
+    assert "Pods that belong on spot run on on-demand until spot has room" in text
     scene.settles("web")
     wait_for("the Event", lambda: "Normal FallbackOver" in described(scene, "web"))
     assert described(scene, "web").count("ReplicasLost") == 1

@@ -193,7 +193,7 @@ def test_nothing_moves_where_that_is_asked_for(scene: Scene, mode: str, capsys: 
     told = json.loads(capsys.readouterr().out)
     assert told["actions"] == []
     assert told["skipped"] == [
-        {"workload": "Deployment shop/web", "reason": f"4 pods to be moved (wrong-class): rebalance is {mode}"}
+        {"workload": "Deployment shop/web", "reason": f"4 pods not moved (wrong-class): rebalance is {mode}"}
     ]
 
 

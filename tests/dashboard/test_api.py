@@ -59,7 +59,7 @@ def test_a_workloads_page_has_its_pods_as_status_tells_them() -> None:
         "pool": "a/m",
         "leaving": False,
     }
-    assert answer["perils"][0] == "without node spot-a (4 replicas) 6 of the 8 that must serve are left"
+    assert answer["perils"][0] == "losing node spot-a takes 4 replicas and leaves 6, but 8 must serve"
 
 
 def test_every_answer_says_how_much_it_is_worth() -> None:
@@ -111,7 +111,7 @@ def test_workloads_are_filtered_sorted_and_paged() -> None:
     second = page.get("workloads?limit=1&offset=1")
     assert ([each["name"] for each in second["workloads"]], second["matching"]) == (["web"], 2)
     for wrong in ("sort=uid", "only=all", "limit=-1", "limit=x", "offset=1e3"):
-        assert "takes" in page.get(f"workloads?{wrong}", 400)["error"]
+        assert "accepts" in page.get(f"workloads?{wrong}", 400)["error"]
     assert "not opted in" in page.get("workloads/shop/Deployment/nobody", 404)["error"]
 
 
@@ -253,7 +253,7 @@ def test_history_tells_moves_losses_and_departures() -> None:
     assert [(each["what"], each["text"]) for each in events] == [
         ("lost", "2 pods lost with their nodes"),
         ("leaving", "2 pods on nodes that are leaving"),
-        ("move", "moving web-0 to spot: its replacement comes first (return)"),
+        ("move", "moving web-0 to spot: its replacement starts first (return)"),
     ]
     assert [each["node"] for each in page.get("overview")["events"] if not each["workload"]] == ["spot-b", "spot-b"]
     points = page.get("overview")["spotShare"]["history"]

@@ -133,7 +133,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         made = Scene(cluster, installed, World(client, Path(cluster.kubeconfig), "shop"), tab)
         tab.looks()
         tab.open(made.url)
-        tab.shows("No pod has served yet.")  # an empty cluster
+        tab.shows("No pod has been ready yet.")  # an empty cluster
         for name, (replicas, annotations) in SHOP.items():
             raw = workload("Deployment", name, replicas, annotations)
             raw["spec"]["template"]["metadata"]["annotations"] = {"localcluster.spotweave.dev/ready-after": "3s"}
@@ -202,7 +202,7 @@ def test_it_is_seen_light_dark_and_on_a_phone(scene: Scene) -> None:
         ("overview", "", "Each square is a node"),
         ("workloads", "#/workloads", "1–4 of 4"),
         ("workload", "#/workloads/shop/Deployment/web", "slot 0 is on-demand"),
-        ("drill", "#/drill?zone=zone-b", "would go"),
+        ("drill", "#/drill?zone=zone-b", "would be lost"),
     ):
         tab.looks()
         tab.open(scene.url + path)
@@ -226,9 +226,9 @@ def test_a_filter_leads_to_a_workload(scene: Scene) -> None:
     tab.evaluate(
         "const q = document.getElementById('q'); q.value = 'deployment/we'; q.dispatchEvent(new Event('input'))"
     )
-    tab.shows("1–1 of 1 (4 in all)")
+    tab.shows("1–1 of 1 (4 in total)")
     tab.evaluate("document.querySelector('tbody a').click()")
-    tab.shows("8 of 10 must serve, as declared")
+    tab.shows("8 of 10 replicas must serve (declared)")
     for pod in scene.world.pods("web"):
         tab.shows(pod["metadata"]["name"])
 
@@ -237,7 +237,7 @@ def test_a_drill_predicts_what_a_reclaim_does_and_the_page_shows_it_live(scene: 
     """The replicas that each workload loses with a pool are those that were told before; then it recovers."""
     tab = scene.tab
     tab.open(f"{scene.url}#/drill?pool=zone-a/m5.2xlarge")
-    tab.shows("would go")
+    tab.shows("would be lost")
     tab.open(scene.url)
     tab.shows("Nodes and pools")
     wait_for("everything to be at rest", scene.is_at_rest, 120)

@@ -45,8 +45,8 @@ def rows(tab: Tab) -> list[str]:
 def test_an_empty_cluster_says_what_to_do(tab: Tab) -> None:
     """No workload, no node; no error either."""
     with opened(tab, shown(snapshot(nodes=()))) as url:
-        tab.shows("There are no nodes.")
-        tab.shows("No pod has served yet.")
+        tab.shows("The cluster has no nodes.")
+        tab.shows("No pod has been ready yet.")
         tab.open(f"{url}#/workloads")
         tab.shows("kubectl label namespace")
         assert tab.complaints == []
@@ -65,7 +65,7 @@ def test_thousands_of_workloads_are_shown_a_hundred_at_a_time(tab: Tab) -> None:
         tab.waits("document.querySelector('tbody th')?.textContent === 'shop/w1999'")
         assert tab.evaluate("document.querySelector('th[aria-sort=descending]').textContent") == "Workload"
         tab.evaluate("const q = document.getElementById('q'); q.value = 'w001'; q.dispatchEvent(new Event('input'))")
-        tab.shows("1–10 of 10 (2,000 in all)")
+        tab.shows("1–10 of 10 (2,000 in total)")
         tab.screenshot("thousands")
         assert tab.complaints == []
 
@@ -89,7 +89,7 @@ def test_a_count_leads_to_the_workloads_that_were_counted(tab: Tab) -> None:
             tab.open(url)
             tab.waits(f"document.querySelector('a[href=\"#/workloads?only=node&minimum={minimum}\"]')")
             tab.evaluate(f"document.querySelector('a[href=\"#/workloads?only=node&minimum={minimum}\"]').click()")
-            tab.shows("1–1 of 1 (2 in all)")
+            tab.shows("1–1 of 1 (2 in total)")
             assert rows(tab) == [name]
             tab.evaluate("location.hash = '#/'")
 
@@ -111,7 +111,7 @@ def test_a_drill_is_operated_and_tells_what_the_api_tells(tab: Tab, domain: str,
     """What goes is chosen, and named where there are several; every number is compared."""
     page = shown()
     with opened(tab, page, "#/drill"):
-        tab.shows("would go")
+        tab.shows("would be lost")
         tab.evaluate(f"document.querySelector('input[value={domain}]').click()")
         if name:
             tab.evaluate("document.getElementById('what').select(); document.getElementById('what').focus()")
@@ -121,8 +121,12 @@ def test_a_drill_is_operated_and_tells_what_the_api_tells(tab: Tab, domain: str,
         told = page.get(f"drill?{asked}")
         below = sum(told["fallBelow"].values())
         tab.shows(f"{told['nodes']} node{'s' * (told['nodes'] != 1)} and {told['replicas']} replica")
-        tab.shows(f"{below} workload{'s' * (below != 1)} would have too few left" if below else "All would keep")
-        tab.shows("by resources")
+        tab.shows(
+            f"{below} workload{'s' * (below != 1)} would fall below"
+            if below
+            else "All workloads would keep their minimum."
+        )
+        tab.shows("by resource requests")
         shown_losses = [row[:4] for row in cells(tab, "What each workload would lose")]
         assert shown_losses == [
             [f"shop/{each['name']}", str(each["lost"]), str(each["left"]), f"{each['needed']}{'*' * each['assumed']}"]
@@ -143,16 +147,16 @@ def test_a_ratio_is_tried_on_the_page(tab: Tab) -> None:
         tab.shows("At 30%: 3 moves.")
         told = page.get("drill?workload=shop/Deployment/web&ratio=30%25")
         now, then = told["exposure"], told["exposureAfter"]
-        found = {row[0]: row[1:] for row in cells(tab, "Now, and with that ratio")}
-        assert found["Mix wanted (spot + on-demand)"] == ["6 + 4", "3 + 7"]
+        found = {row[0]: row[1:] for row in cells(tab, "Now and with the new ratio")}
+        assert found["Wanted mix (spot + on-demand)"] == ["6 + 4", "3 + 7"]
         assert found["Headroom"] == [str(now["headroom"]), str(then["headroom"])]
         cost = [f"{int(100 * told[when]['cost'] + 0.5)} %" for when in ("savings", "savingsAfter")]
-        assert found["Cost, of the same on on-demand"] == cost
-        tab.shows("spot prices: assuming spot at 0.35")
+        assert found["Cost relative to all on-demand"] == cost
+        tab.shows("An estimate, priced at the default 0.35")
         for domain, text in (("node", "A node"), ("pool", "A spot pool"), ("zone", "A zone"), ("spot", "All spot")):
-            numbers = [cell.removesuffix(" (too many)") for cell in found[f"{text}: replicas at once"]]
+            numbers = [cell.removesuffix(" (too many)") for cell in found[f"{text}: replicas lost"]]
             assert numbers == [str(each["blastRadius"][domain]) for each in (now, then)]
-            survived = [not cell.endswith("(too many)") for cell in found[f"{text}: replicas at once"]]
+            survived = [not cell.endswith("(too many)") for cell in found[f"{text}: replicas lost"]]
             assert survived == [each["survives"][domain] for each in (now, then)]
         tab.shows("annotate deployment/web spotweave.dev/spot-ratio=30% --overwrite")
         assert tab.complaints == []
@@ -208,7 +212,7 @@ def test_a_token_is_asked_for_once(tab: Tab, tmp_path: Path) -> None:
             tab.types(wrong_or_right)
             tab.evaluate("document.querySelector('#door button').click()")
             if wrong_or_right == "wrong":
-                tab.shows("That one is not taken.")
+                tab.shows("This token is not valid.")
         tab.waits("document.querySelector('tbody tr')")
         tab.shows("Live")
         tab.shows("shop/web")
@@ -318,7 +322,7 @@ def test_trouble_is_told_on_top(tab: Tab, scheme: str) -> None:
     out = Outages(1, (Outage(Class.SPOT, NOW + 600, frozenset({"b"}), by="alice"),))
     page = shown(TROUBLE, pause=Pause(NOW, None, "bob", "black friday"), outages=out)
     with opened(tab, page):
-        tab.shows("Paused by bob: black friday (until somebody resumes)")
+        tab.shows("Paused by bob: black friday (until `spotweave resume`)")
         tab.shows("spot is out in b until")
         tab.shows("1 node gone: gone")
         tab.shows("1 node leaving: spot-b")

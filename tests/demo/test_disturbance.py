@@ -33,7 +33,7 @@ def test_a_loss_is_told_with_the_worst_of_it() -> None:
     assert [each.headroom for each in web.exposures] == [2, -5, 2]
     assert web.short_seconds == 1.0
     assert not web.is_spared
-    assert "shop/web served 3 of the 8 that must, for 1.0 s." in [*sentences(courses(seen), seen)]
+    assert "shop/web served 3 replicas, below its minimum of 8, for 1.0 s." in [*sentences(courses(seen), seen)]
 
 
 def test_a_released_pod_serves_until_it_goes() -> None:
@@ -48,15 +48,15 @@ def test_a_released_pod_serves_until_it_goes() -> None:
         web = next(each for each in courses(seen) if each.name == "shop/web")
         assert web.served == (10, 10, 10)
         assert [each.headroom for each in web.exposures] == [2, 1, 2]
-        assert next(sentences(courses(seen), seen)) == "Nobody served one replica less."
+        assert next(sentences(courses(seen), seen)) == "No workload lost a serving replica."
 
 
 def test_what_a_loss_leaves_in_peace_is_told_too() -> None:
     """One node: nine serve, and eight must. Of two workloads the store alone survives any pool."""
     seen = looks(cluster(), without("a2"), cluster())
     assert [*sentences(courses(seen), seen)] == [
-        "All served as many as must.",
-        "Of 2 workloads, so many would survive the loss of any pool: 1, at worst 1, now 1.",
+        "Every workload kept its minimum of serving replicas.",
+        "Workloads that survive the loss of any pool, out of 2: 1 before, 1 at the lowest point, 1 after.",
     ]
 
 

@@ -26,7 +26,7 @@ def test_a_real_cluster_is_refused_before_anything_is_written(monkeypatch: pytes
     monkeypatch.setattr("localcluster.kubectl.call", lambda *_arguments, **_more: SERVICE)
     with scripted_api() as (script, client):
         script.answer(json.dumps({"spec": {"clusterIP": "10.96.0.1"}}).encode())
-        with pytest.raises(ClusterError, match=r"10\.96\.0\.1, where no process of this machine can listen"):
+        with pytest.raises(ClusterError, match=r"10\.96\.0\.1, where no process on this machine can listen"):
             supervisor.install(Path("kubeconfig"), client, None)
         assert script.next_request().method == "GET"
         with pytest.raises(Empty):

@@ -113,7 +113,7 @@ def test_who_is_always_second_gives_up() -> None:
         fake.store(STATE, fake.objects[STATE])
         return PAUSE
 
-    with pytest.raises(Conflict, match="changed by others 5 times in a row"):
+    with pytest.raises(Conflict, match="other writers changed it 5 times in a row"):
         change_pause(client, busy)
 
 

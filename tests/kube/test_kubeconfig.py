@@ -279,7 +279,7 @@ def test_an_environment_that_names_nothing_is_an_error(tmp_path: Path, memory: M
 
 def test_nothing_at_all_is_an_error(tmp_path: Path, memory: MemoryFiles) -> None:
     """Neither a kubeconfig nor a pod."""
-    with pytest.raises(KubeconfigError, match="there is no kubeconfig, and this is no pod"):
+    with pytest.raises(KubeconfigError, match="no kubeconfig found, and this process does not run in a pod"):
         load_configuration(None, None, memory, {"HOME": str(tmp_path)})
 
 

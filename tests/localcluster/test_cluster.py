@@ -272,7 +272,7 @@ def test_watch_tells_of_a_part_that_dies(whole: LocalCluster) -> None:
 
 def test_unknown_part_is_an_input_error(faulty: LocalCluster) -> None:
     """The parts that there are are named."""
-    with pytest.raises(ClusterError, match="no part `kubelet`") as caught:
+    with pytest.raises(ClusterError, match="no part is called `kubelet`") as caught:
         faulty.kill("kubelet")
     assert "kube-apiserver" in caught.value.hint
 

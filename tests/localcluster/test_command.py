@@ -69,7 +69,7 @@ def test_life_of_a_cluster(terminal: Terminal) -> None:
     told = terminal("up", "--kubernetes", "1.36", "--controller-qps", "200", "--controller-burst", "400")
     assert f"export KUBECONFIG={terminal.directory}/kubeconfig" in told
     assert "starting the control plane (Kubernetes 1.36): done" in told
-    assert "is running already" in terminal("up")
+    assert "is already running" in terminal("up")
     status = terminal.status()
     assert (len(status["nodes"]), status["serviceRange"], status["kubernetes"]) == (12, "127.96.0.0/16", "1.36")
     assert {part["version"] for part in status["parts"]} == {"1.36.4", "3.6.14", "0.8.0"}
@@ -83,11 +83,11 @@ def test_life_of_a_cluster(terminal: Terminal) -> None:
     assert terminal.states(code=1)["kwok"] == "paused"
     terminal("resume", "kwok")
 
-    assert "6 node(s) taken" in terminal("reclaim", "--all-spot", "--not-ready")
+    assert "Removed 6 node(s)" in terminal("reclaim", "--all-spot", "--not-ready")
     assert [node["ready"] for node in terminal.status(code=1)["nodes"]].count(False) == 6
-    assert "0 node(s) created, 6 revived" in terminal("restore")
-    assert "1 node(s) taken" in terminal("reclaim", "spot-c-r5", "--notice", "5s")
-    assert "1 node(s) created, 0 revived" in terminal("restore", "spot-c-r5")
+    assert "Created 0 node(s), revived 6" in terminal("restore")
+    assert "Removed 1 node(s)" in terminal("reclaim", "spot-c-r5", "--notice", "5s")
+    assert "Created 1 node(s), revived 0" in terminal("restore", "spot-c-r5")
 
     assert terminal("kubeconfig") == f"{terminal.directory}/kubeconfig\n"
     assert "client-certificate:" in terminal("kubeconfig", "--raw")

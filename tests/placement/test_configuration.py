@@ -211,7 +211,7 @@ def test_every_mistake_is_told_at_once(text: str, expected: list[str]) -> None:
     with pytest.raises(ConfigurationError) as raised:
         parse_configuration(yaml.safe_load(text))
     assert [mistake.partition(": ")[0] for mistake in raised.value.mistakes] == expected
-    assert all(" is wrong; expected " in mistake for mistake in raised.value.mistakes)
+    assert all(" is invalid; expected " in mistake for mistake in raised.value.mistakes)
     assert str(raised.value) == "\n".join(raised.value.mistakes)
 
 

@@ -84,7 +84,7 @@ def test_objects_are_read_whole() -> None:
 
 def test_a_finding_is_a_sentence() -> None:
     """As the parser says it, without the level."""
-    assert str(Finding("annotations", RATIO, "70", "70%")) == f"{RATIO}: '70' does not count; expected 70%"
+    assert str(Finding("annotations", RATIO, "70", "70%")) == f"{RATIO}: '70' is ignored; expected 70%"
 
 
 EIGHTY = Policy(spot_ratio=Fraction(4, 5))

@@ -46,7 +46,7 @@ def test_it_is_replaced_by_an_ordinary_move_within_its_class() -> None:
     (action,) = planned(group([ZERO, ONE, overflowing()])).actions
     assert (action.how, action.why, action.pod.name, action.to) == (How.RELEASE, Why.OVERFLOW, "low", SPOT)
     (wish,) = assessed(group([ZERO, ONE, overflowing()], annotations={names.REBALANCE: "plan-only"}), HERE).wishes
-    assert wish.explain() == "low should be at its own priority (overflow): rebalance is plan-only"
+    assert wish.explain() == "low should run at its own priority (overflow): rebalance is plan-only"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_what_is_garbled_counts_as_a_pause_and_says_so(text: str) -> None:
     assert pause is not None
     assert pause.is_garbled
     assert pause.stands(1e12)
-    assert pause.reason.startswith("pause.json is garbled, which counts as a pause (")
+    assert pause.reason.startswith("pause.json is unreadable, which counts as a pause (")
     assert len(pause.reason) <= 200
 
 

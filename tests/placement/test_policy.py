@@ -183,7 +183,7 @@ def test_the_nearest_valid_level_counts(
 RATIO, FLOOR = names.SPOT_RATIO, names.MIN_ON_DEMAND
 HALF = Limit(max_spot_ratio=Fraction(1, 2))
 TWO = Limit(min_on_demand=2)
-AT_MOST, AT_LEAST = "at most 50% (a limit of the configuration)", "at least 2 (a limit of the configuration)"
+AT_MOST, AT_LEAST = "at most 50% (limited by the configuration)", "at least 2 (limited by the configuration)"
 LIMITS: dict[str, tuple[dict[str, str], dict[str, str], list[Limit], Slots, list[Mistake]]] = {
     "within the limits nothing changes": (
         {RATIO: "40%", FLOOR: "3"},
@@ -227,7 +227,7 @@ LIMITS: dict[str, tuple[dict[str, str], dict[str, str], list[Limit], Slots, list
         {},
         [Limit(Fraction(0))],
         Slots(Fraction(0), 1),
-        [Mistake("workload", RATIO, "100%", "at most 0% (a limit of the configuration)")],
+        [Mistake("workload", RATIO, "100%", "at most 0% (limited by the configuration)")],
     ),
 }
 
@@ -259,7 +259,7 @@ UNKNOWN: dict[str, tuple[str, str]] = {
     "another slip": ("min-ondemand", f"the annotation {names.MIN_ON_DEMAND}"),
     "anything else with all there are": (
         "x",
-        "spotweave.dev/ and one of " + ", ".join(setting.name for setting in SETTINGS),
+        "spotweave.dev/ followed by one of " + ", ".join(setting.name for setting in SETTINGS),
     ),
 }
 

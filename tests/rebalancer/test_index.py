@@ -62,9 +62,7 @@ def test_a_workload_that_cannot_be_assessed_stops_nobody_else(caplog: pytest.Log
         index.refresh(cluster.now, all_of_them=True)
     assert set(index.assessments) == {other.uid}
     assert index.failing == {web.uid}
-    assert [record.message for record in caplog.records] == [
-        "Deployment shop/web cannot be assessed, and is left alone"
-    ]
+    assert [record.message for record in caplog.records] == ["cannot assess Deployment shop/web; it is left alone"]
     index.observe(web, web)
     index.drain()
     index.refresh(cluster.now)

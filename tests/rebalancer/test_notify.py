@@ -47,30 +47,30 @@ def action(how: How, why: Why = Why.RATIO, number: int = 0, **fields: object) ->
 SENTENCES: dict[str, tuple[Action, str]] = {
     "a move begins": (
         action(How.RELEASE, to=SPOT),
-        "Moving a pod to spot: its replacement comes first (wrong-class)",
+        "Moving a pod to spot: its replacement starts first (wrong-class)",
     ),
     "a move ends": (
         action(How.FINISH, Why.OVER, to=SPOT),
-        "The replacement serves on spot: evicted the pod that it replaces",
+        "Evicted a pod after a move: its replacement serves on spot",
     ),
     "a move that nothing wants any more": (
-        action(How.FINISH, Why.OVER, text="no longer wanted"),
-        "Evicted a released pod: no longer wanted",
+        action(How.FINISH, Why.OVER, text="no longer needed"),
+        "Evicted a released pod: no longer needed",
     ),
     "a move of a workload that wants no pods": (
-        action(How.DELETE, Why.OVER, text="its workload is to have no pods"),
-        "Deleted a released pod: its workload is to have no pods",
+        action(How.DELETE, Why.OVER, text="its workload is scaled to 0"),
+        "Deleted a released pod: its workload is scaled to 0",
     ),
-    "a move is undone": (action(How.UNDO, text="no place in time"), "Put a pod back: no place in time"),
+    "a move is undone": (action(How.UNDO, text="no place in time"), "Undid the move of a pod: no place in time"),
     "an eviction": (
         action(How.EVICT, to=ON_DEMAND),
-        "Evicted a pod for which there is a place to on-demand (wrong-class)",
+        "Evicted a pod: there is room for its replacement on on-demand (wrong-class)",
     ),
     "a pod that is created again": (
-        action(How.REPLACE, Why.STUCK, text="no spot node takes it (rebalance: off)"),
-        "Evicted a pod that never had a node: no spot node takes it (rebalance: off)",
+        action(How.REPLACE, Why.STUCK, text="no spot node can run it (rebalance: off)"),
+        "Evicted a pod that was never scheduled: no spot node can run it (rebalance: off)",
     ),
-    "a burial": (action(How.BURY, Why.LOST), "Deleted a pod whose node is gone, to have it replaced at once"),
+    "a burial": (action(How.BURY, Why.LOST), "Deleted a pod whose node is gone, so that it is replaced at once"),
 }
 
 
@@ -178,12 +178,12 @@ def test_all_spot_goes_and_returns() -> None:
     cluster.run(20)
     read = rebalancer.owner
     assert read.texts(names.EVENT_LOST) == [f"Lost 7 replicas with {len(held)} nodes"]
-    assert read.texts(names.EVENT_FALLBACK) == ["Pods that belong on spot run on on-demand until there is room"]
+    assert read.texts(names.EVENT_FALLBACK) == ["Pods that belong on spot run on on-demand until spot has room"]
     assert read.texts(names.EVENT_FALLBACK_OVER) == []
     cluster.add_nodes(SPOT, 6, "abc")
     cluster.run(900)
     assert len(read.texts(names.EVENT_FALLBACK)) == len(read.texts(names.EVENT_LOST)) == 1
-    assert read.texts(names.EVENT_FALLBACK_OVER) == ["All pods are back where they belong"]
+    assert read.texts(names.EVENT_FALLBACK_OVER) == ["All pods run on their own class again"]
 
 
 def test_nodes_that_go_one_after_the_other_are_one_loss() -> None:
@@ -214,7 +214,8 @@ def test_a_pool_that_must_not_go_is_told_when_it_lasts_and_when_it_is_over() -> 
     assert read.texts(names.EVENT_EXPOSED) == []  # it may be over in a moment
     cluster.run(600)
     (text,) = read.texts(names.EVENT_EXPOSED)
-    assert text.startswith("Would not survive the loss of a spot pool: without pool a/m (7 replicas) 3 of the 8")
+    told = "Would not survive the loss of a spot pool: losing pool a/m takes 7 replicas and leaves 3, but 8 must serve"
+    assert text == told
     cluster.annotate(web, min_available="2")
     cluster.run(120)
     assert read.texts(names.EVENT_SAFE) == ["Would survive the loss of any spot pool again"]

@@ -16,10 +16,10 @@ METRICS = RebalancerMetrics(lambda: None, lambda: True)
 
 def test_it_is_ready_when_nothing_is_missing() -> None:
     """Until then it says what is; it is alive all along."""
-    lacks: list[str] = ["the Lease was not read yet"]
+    lacks: list[str] = ["the Lease has not been read yet"]
     client = Visitor(probes(METRICS, lambda: lacks[0] if lacks else None))
     answer = client.get("/readyz")
-    assert (answer.status_code, answer.text) == (503, "not ready: the Lease was not read yet\n")
+    assert (answer.status_code, answer.text) == (503, "not ready: the Lease has not been read yet\n")
     assert client.get("/healthz").text == "ok\n"
     lacks.clear()
     answer = client.get("/readyz")

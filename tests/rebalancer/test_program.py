@@ -134,4 +134,4 @@ def test_a_plan_is_made_without_events_and_says_so(caplog: pytest.LogCaptureFixt
     with api() as (client, _):
         assert signs_for_reading(client) == ()
     (record,) = caplog.records
-    assert record.message.startswith("no Events were read")
+    assert record.message.startswith("cannot read Events: notices of the cloud and of autoscalers are not shown")

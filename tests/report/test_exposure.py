@@ -132,14 +132,14 @@ def test_an_exposure_explains_itself() -> None:
     """In one sentence for each kind of domain."""
     told = exposure(TEN, EIGHT)
     assert [told.explain(domain) for domain in Domain] == [
-        "without node a1 (3 replicas) 7 of the 8 that must serve are left",
-        "without pool zone-a/m5 (3 replicas) 7 of the 8 that must serve are left",
-        "without zone zone-a (4 replicas) 6 of the 8 that must serve are left",
-        "without all spot (7 replicas) 3 of the 8 that must serve are left",
+        "losing node a1 takes 3 replicas and leaves 7, but 8 must serve",
+        "losing pool zone-a/m5 takes 3 replicas and leaves 7, but 8 must serve",
+        "losing zone zone-a takes 4 replicas and leaves 6, but 8 must serve",
+        "losing all spot takes 7 replicas and leaves 3, but 8 must serve",
     ]
     one = exposure(ON_DEMAND[:1], EIGHT)
-    assert one.explain(Domain.NODE) == "without node da (1 replica) 0 of the 8 that must serve are left"
-    assert one.explain(Domain.POOL) == "without any pool (0 replicas) 1 of the 8 that must serve are left"
+    assert one.explain(Domain.NODE) == "losing node da takes 1 replica and leaves 0, but 8 must serve"
+    assert one.explain(Domain.POOL) == "losing any pool takes 0 replicas and leaves 1, but 8 must serve"
 
 
 @pytest.mark.parametrize("source", list(Basis))

@@ -80,7 +80,10 @@ def test_a_row_for_both_classes_tells_nothing_of_spot() -> None:
     [
         ("", "are missing"),
         ("InstanceID,InstanceIDField\nx,y\n", "MarketPriceHourly are missing"),
-        (f"{HEADER},x,,node,metadata.name,m,free,\n", "line 2: MarketPriceHourly 'free' is no price"),
+        (
+            f"{HEADER},x,,node,metadata.name,m,free,\n",
+            "line 2: MarketPriceHourly 'free' is not a price; expected a number above 0",
+        ),
         (f"{HEADER},x,,node,metadata.name,m,-1,\n", "line 2"),
     ],
 )
@@ -100,7 +103,7 @@ def test_what_opencost_skips_is_skipped_and_told() -> None:
     first, second = ",od,,node,metadata.name,m,0.40,", ",spot,,node,metadata.name,m,0.1,"
     table = parse_prices(f"# made by hand\n{HEADER}# on-demand\n{first}\n\nshort,line\n{second}\n")
     assert [row.value for row in table.rows] == ["od", "spot"]
-    assert table.remarks == ("line 6: skipped, 2 fields where the header has 8",)
+    assert table.remarks == ("line 6: skipped: it has 2 fields, the header has 8",)
     assert rate_of_spot(Prices(table.rows)) == Rate(0.25, PriceSource.TABLE)
 
 
@@ -111,7 +114,7 @@ def test_a_field_that_is_not_looked_at_is_told(field: str) -> None:
     assert table.rows == ()
     (remark,) = table.remarks
     assert remark.startswith(
-        f"line 2: skipped, InstanceIDField {field!r} is not looked at; metadata.name, spec.providerID"
+        f"line 2: skipped: InstanceIDField {field!r} is not supported; expected one of metadata.name, spec.providerID"
     )
 
 

@@ -110,7 +110,7 @@ ACTUAL: dict[str, tuple[Snapshot, Mix, Mix, str]] = {
         snapshot(*THREE[:2], pod(2, "demand-1")),
         Mix(1, 2),
         Mix(),
-        "1 pod on the other class than their slot's",
+        "1 pod not on the class of their slot",
     ),
     "missed by admission, and on the wrong class": (
         snapshot(*THREE[:2], pod(2, "demand-1", annotations={}, decision="")),
@@ -128,7 +128,7 @@ ACTUAL: dict[str, tuple[Snapshot, Mix, Mix, str]] = {
         snapshot(*THREE, workload=replace(WEB, annotations={names.SPOT_RATIO: "0%"})),
         Mix(2, 1),
         Mix(),
-        "the pods were placed under another policy or are older than ours, or their slots were taken twice",
+        "the pods were placed under another policy or before Spotweave, or two pods have the same slot",
     ),
     "others' pods do not count": (
         snapshot(*THREE, pod(1, "spot-1", revision="foreign"), Pod("shop", "bare", node="spot-1", ready=True)),
@@ -153,7 +153,7 @@ def test_a_rollout_wants_the_sum_of_its_revisions() -> None:
     rollout = snapshot(*THREE, pod(0, revision="r2"), replica_sets=(empty, FIRST, SECOND))
     told = status(rollout)
     assert (told.wanted, told.actual, told.pending, told.revisions) == (Mix(2, 2), Mix(2, 1), Mix(0, 1), 2)
-    assert told.reason == "rollout under way (2 revisions); 1 pod not ready yet"
+    assert told.reason == "a rollout is under way (2 revisions); 1 pod not ready yet"
 
 
 def test_a_single_active_revision_wants_the_formula_on_the_workload() -> None:
@@ -176,7 +176,7 @@ def test_missed_pods_are_named() -> None:
     leaving = pod(7, "spot-1", annotations={}, decision="", terminating=True)
     told = status(snapshot(THREE[0], copied, pod(2, "spot-1", annotations={}, decision=""), leaving))
     assert told.missed == ("r1-1", "r1-2")
-    assert [each.reason for each in told.pods] == ["because", *["admission missed it"] * 3]
+    assert [each.reason for each in told.pods] == ["because", *["missed by admission"] * 3]
     assert [each.given for each in told.pods] == [Class.ON_DEMAND, None, None, None]
 
 

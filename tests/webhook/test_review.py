@@ -157,6 +157,6 @@ def test_warnings_are_passed_on_and_cut() -> None:
     verdict = Verdict(Reason.DECIDED, None, mistakes, tuple(map(str, mistakes)))
     told = response(answer(AdmissionCall("u1", "shop", POD), verdict))
     assert told["warnings"] == [
-        "workload a: 'b' does not count; expected c",
-        (f"workload a: 'b' does not count; expected {'x' * 1000}")[:250],
+        "workload a: 'b' is ignored; expected c",
+        (f"workload a: 'b' is ignored; expected {'x' * 1000}")[:250],
     ]
