@@ -72,7 +72,7 @@ class Parser:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._events = self._events[:-1]  # the request itself
+            self._events = self._events if self._is_over else self._events[:-1]  # not the request itself
             self._reject(400, "this server speaks HTTP/1.1 only")
         except httptools.HttpParserCallbackError:
             self._reject(500, "an error of ours")

@@ -122,6 +122,7 @@ def test_there_is_room_for_so_many_requests() -> None:
     too_many = Rejection(429, "too many requests before the first was answered")
     assert parsed(GET * 3, room=2) == [GOT, GOT, too_many]
     assert parsed(GET, GET, GET, room=2) == [GOT, GOT, too_many]
+    assert parsed(REJECTED["another protocol"][0], room=0) == [too_many]
 
 
 def test_bytes_are_held_until_the_body_is_complete() -> None:
