@@ -127,9 +127,6 @@ class Loop:
         self._index.refresh(now, all_of_them=is_due)
         self._swept = began if is_due else self._swept
         made = plan(self.scene(now))
-        is_paused = self._watched.is_paused(now)
-        left_over = (each for each in self._index.left_over() if each.in_every_mode or not is_paused)
-        made = replace(made, actions=(*made.actions, *left_over))
         made = replace(made, actions=tuple(map(self._reasoned, self._possible(made.actions))))
         planned = self._watched.timer()
         done = self._executor.perform(made if is_leading else Plan())
@@ -162,6 +159,7 @@ class Loop:
             MOST_NOTES,
             index.sizes,
             index.neighbours,
+            index.left_behind(),
         )
 
     # --- what we did, and have not seen yet --------------------------------------------------------------------------

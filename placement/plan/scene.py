@@ -15,6 +15,7 @@ from placement.plan.assess import Assessment, shape_of
 from placement.plan.group import Evicted, Ground, Group, own_terms
 from placement.plan.losses import Lost
 from placement.plan.neighbours import Neighbours
+from placement.plan.release import LeftBehind
 from placement.plan.room import Used
 
 AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
@@ -43,6 +44,7 @@ class Scene:
     most_notes: int | None = None  # annotations at once; None: all
     sizes: Mapping[str, int] = field(default_factory=dict)  # by namespace: how many workloads we look after
     neighbours: Neighbours | None = None  # None: no place is proven for pods with affinity to other pods
+    left_behind: Sequence[LeftBehind] = ()  # released pods that no assessment covers
 
     def is_coming(self, pod: Pod) -> bool:
         """An autoscaler said not long ago that it brings a node. What is dated in the future somebody made up."""

@@ -9,7 +9,7 @@ from placement.model import Workload
 from placement.outage import Outage
 from placement.plan.actions import Action, Plan
 from placement.plan.draft import Draft
-from placement.plan.planners import annotation, leaving, losses, moves, successors, sweeps, way_out
+from placement.plan.planners import annotation, leaving, losses, moves, remains, successors, sweeps, way_out
 from placement.plan.scene import Scene
 
 Planner = Callable[[Draft], Iterable[Action]]
@@ -34,6 +34,7 @@ PLANNERS: tuple[Planner, ...] = (
     way_out.plan,
     successors.plan,
     by_reason(annotation.plan, moves.plan),
+    remains.plan,
 )
 
 
@@ -43,7 +44,7 @@ def plan(scene: Scene) -> Plan:
     While moves are paused only what is done in every mode: the way out of our own constraint, what was lost, the end of
     releases that their Deployment has overtaken.
     """
-    if not scene.assessments and not scene.outages.standing(scene.now):
+    if not (scene.assessments or scene.left_behind or scene.outages.standing(scene.now)):
         return Plan()
     draft = Draft(scene)
     planned = [action for planner in PLANNERS for action in planner(draft)]
