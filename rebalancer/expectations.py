@@ -147,7 +147,7 @@ class Expectations:
 
     def _mark(self, action: Action, now: float, group: Group) -> None:
         """It is not evicted again too soon; after each try in a row it waits for longer."""
-        policy, where = policy_mark(group.policy.slots), seat(group.workload, action.pod)
+        policy, where = policy_mark(group.slots), seat(group.workload, action.pod)
         before = self._evicted.get(where) or evicted(action.pod)
         is_again = before is not None and (before.origin, before.policy) == (str(action.origin), policy)
         tries = before.tries + 1 if before is not None and is_again else 0

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from placement.model import Budget, Class, Pod, Quota
 from placement.outage import Shape
 from placement.plan.actions import Blocked, How
-from placement.plan.assess import Assessment, Wish, asks_to_be_kept
+from placement.plan.assess import Assessment, Wish
+from placement.plan.ends import asks_to_be_kept
 from placement.plan.group import former_slot
 from placement.plan.scene import AUTOSCALER_SECONDS, Scene, Target, target
 

@@ -42,7 +42,7 @@ class Relations:
 
     def own(self, uid: str, namespace: str) -> tuple[Pod, ...]:
         """Anybody may name an owner: pods of other namespaces are not its own."""
-        return tuple(pod for pod in self.pods_of.get(uid, ()) if pod.namespace == namespace)
+        return tuple([pod for pod in self.pods_of.get(uid, ()) if pod.namespace == namespace])
 
     def _is_active(self, revision: ReplicaSet) -> bool:
         return bool(revision.replicas) or revision.uid in self.pods_of or revision.uid in self.released_of

@@ -60,5 +60,5 @@ def target(group: Group, slot: int | None, pod: Pod, ground: Ground) -> Target:
     """Where the replacement of a pod in this slot will try to go."""
     if slot is None:
         return Class.ON_DEMAND, None, shape_of(pod)
-    pool = preferred_pool(slot, group.policy.slots, group.workload, ground.spot_pools)
-    return group.policy.slots.class_of(slot), pool, shape_of(pod)
+    pool = preferred_pool(slot, group.slots, group.workload, ground.spot_pools)
+    return group.slots.class_of(slot), pool, shape_of(pod)

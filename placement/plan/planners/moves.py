@@ -103,17 +103,17 @@ class _Obstacles:
         if wish.why not in EVENING or wish.member.slot is None:
             return None
         group = wish.group
-        return preferred_pool(wish.member.slot, group.policy.slots, group.workload, self._scene.ground.spot_pools)
+        return preferred_pool(wish.member.slot, group.slots, group.workload, self._scene.ground.spot_pools)
 
     def _is_too_soon(self, wish: Wish) -> bool:
         """Its predecessor was evicted within the cool-down, under the same policy."""
         before = self._scene.evicted.get(seat(wish.group.workload, wish.member.pod)) or evicted(wish.member.pod)
-        policy, cool_down = policy_mark(wish.group.policy.slots), self._scene.ground.configuration.moves.cool_down
+        policy, cool_down = policy_mark(wish.group.slots), self._scene.ground.configuration.moves.cool_down
         return before is not None and before.is_too_soon(policy, cool_down.total_seconds(), self._scene.now)
 
 
 def _spares_on_demand(wish: Wish, serving: Sequence[Member]) -> bool:
     """Whether the floor holds with one less on on-demand."""
-    slots = wish.group.policy.slots
+    slots = wish.group.slots
     on_demand = sum(member.of is Class.ON_DEMAND for member in serving)
     return on_demand > min(slots.floor, slots.mix(wish.group.workload.replicas).on_demand)
