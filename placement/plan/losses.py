@@ -16,7 +16,8 @@ from placement.outage import Demand, Evidence, Outage, Outages, limited_to, with
 from placement.plan.actions import Action, How, Why
 from placement.plan.assess import Assessment, shape_of
 from placement.plan.group import Group, own_terms
-from placement.plan.room import Room, left_out
+from placement.plan.room import Room
+from placement.plan.shortage import left_out
 
 BY = "rebalancer"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from placement.model import Workload
@@ -38,7 +38,7 @@ PLANNERS: tuple[Planner, ...] = (
 )
 
 
-def plan(scene: Scene) -> Plan:
+def plan(scene: Scene, planners: Sequence[Planner] = PLANNERS) -> Plan:
     """What to do now.
 
     While moves are paused only what is done in every mode: the way out of our own constraint, what was lost, the end of
@@ -47,7 +47,7 @@ def plan(scene: Scene) -> Plan:
     if not (scene.assessments or scene.left_behind or scene.outages.standing(scene.now)):
         return Plan()
     draft = Draft(scene)
-    planned = [action for planner in PLANNERS for action in planner(draft)]
+    planned = [action for planner in planners for action in planner(draft)]
     possible = draft.unheld(planned)
     actions = tuple(action for action in possible if action.in_every_mode or not scene.is_paused)
     outages = draft.outages()

@@ -18,8 +18,9 @@ from placement.plan.scene import demand_of, target
 
 def plan(draft: Draft) -> Iterator[Action]:
     """What leaves its node is the matter of `leaving`."""
-    wishes = (wish for wish in draft.wishes if wish.why is not Why.LEAVING)
-    return begun(draft, wishes, _Obstacles(draft).of)
+    wishes = [wish for wish in draft.wishes if wish.why is not Why.LEAVING]
+    if wishes:
+        yield from begun(draft, wishes, _Obstacles(draft).of)
 
 
 class _Obstacles:
