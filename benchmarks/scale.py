@@ -40,6 +40,7 @@ from dashboard.viewer import Around, Viewer
 from kube.client import Client
 from kube.crashpoints import NO_FAULTS
 from kube.following import Stores
+from kube.gctuning import THRESHOLDS
 from kube.resources import DEPLOYMENTS, NODES, PAGE_SIZE, PODS_IN_FULL, REPLICA_SETS_IN_USE, STATEFUL_SETS
 from kube.store import Store
 from placement import configuration, names
@@ -267,11 +268,14 @@ def _memory_mib(field: str) -> float:
 def _planned(size: Size) -> Figures:
     """How long a plan takes, from nothing assessed to all actions chosen, and what an event costs. CPU time."""
     stores, index = index_in_memory(size)
-    gc.freeze()  # as a program that runs for days: what was read once is not looked at again and again
+    gc.set_threshold(*THRESHOLDS)  # as the program (`kube.gctuning`)
+    gc.freeze()  # what was read once is not looked at again and again
     now = time.time()
     idle = _plan_seconds(index, now)
     loop = _loop(index)
     loop.once()
+    gc.collect()  # what the full plan left young would be walked through on the account of the next events
+    gc.freeze()
     figures = {"pass_us": _pass_us(stores, loop)}
     nodes = stores.of(NODES).values()
     off = stores.of(DEPLOYMENTS).values()[:: len(stores.of(DEPLOYMENTS)) // max(1, size.workloads // 100)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from placement.model import NO_AMOUNTS, Namespace, Pod
-from placement.plan.neighbours import FINISHED, Averse, Tenants
+from placement.plan.neighbours import Averse, Tenants, is_on
 from placement.plan.room import host_port
 from rebalancer.multimap import exclude, file, include, put
 
@@ -64,8 +64,3 @@ class Occupancy:
 def _takes_other(old: Pod, new: Pod) -> bool:
     """A StatefulSet's pod comes back under the same name."""
     return new.needs is not old.needs or new.node != old.node or is_on(new) != is_on(old) or new.uid != old.uid
-
-
-def is_on(pod: Pod) -> bool:
-    """It takes room on its node."""
-    return bool(pod.node) and pod.phase not in FINISHED

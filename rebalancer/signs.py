@@ -6,9 +6,8 @@ Anybody may write an Event, so none of them proves anything by itself.
 from __future__ import annotations
 
 from placement import names
-from placement.model import Node, Pod, Sign
+from placement.model import Pod, Sign
 
-DELETED_BY_CLOUD = names.SIGN_NODE_DELETED
 SCALE_UPS = (names.SIGN_SCALE_UP, names.SIGN_NOMINATED)
 
 
@@ -21,20 +20,15 @@ class Signs:
     def take(self, old: Sign | None, new: Sign | None) -> None:
         if old is not None and self._signs.get(_regarding(old)) is old:
             del self._signs[_regarding(old)]
-        if new is None or (new.reason == DELETED_BY_CLOUD and not _is_of_cloud(new)):
+        if new is None or (new.reason == names.SIGN_NODE_DELETED and not _is_of_cloud(new)):
             return
         known = self._signs.get(_regarding(new))
         if known is None or known.at <= new.at:
             self._signs[_regarding(new)] = new
 
-    def is_deleted_by_cloud(self, node: Node) -> bool:
-        """The cloud's controller said so; and of this very node, since names come again."""
-        sign = self._signs.get((DELETED_BY_CLOUD, "", node.name))
-        if sign is None:
-            return False
-        if node.uid and sign.uid not in ("", node.name):
-            return sign.uid == node.uid
-        return sign.at > node.created  # both are whole seconds: in doubt, it is another one's
+    def of_cloud(self, node: str) -> Sign | None:
+        """What the cloud's controller said about a node of this name."""
+        return self._signs.get((names.SIGN_NODE_DELETED, "", node))
 
     def is_awaited(self, pod: Pod) -> float:
         """When an autoscaler last said that it brings a node for this pod."""
@@ -49,4 +43,4 @@ def _is_of_cloud(sign: Sign) -> bool:
 
 def _regarding(sign: Sign) -> tuple[str, str, str]:
     """Nodes have no namespace, and Events about them are anywhere; those about a pod are in the pod's."""
-    return sign.reason, "" if sign.reason == DELETED_BY_CLOUD else sign.namespace, sign.about
+    return sign.reason, "" if sign.reason == names.SIGN_NODE_DELETED else sign.namespace, sign.about

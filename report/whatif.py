@@ -11,7 +11,8 @@ from placement.model import Class, Needs, Pod
 from placement.plan.actions import How
 from placement.plan.assess import Assessment, Wish, assess
 from placement.plan.group import Group, group_of
-from placement.plan.room import Room, shortage
+from placement.plan.room import Room
+from placement.plan.shortage import shortage
 from placement.policy import Mistake, mistakes_in
 from report.answers import Raw, Unclear, Unknown, found
 from report.drill import losses

@@ -16,7 +16,7 @@ ADOPTED = "adopted-"  # begins the id of a decision that was made afterwards
 
 def slots_for(group: Group, cohort: Cohort, own: Sequence[Member]) -> dict[str, int]:
     """The slot that each live pod should have; as they are while the controller is at work, or moves are under way."""
-    slots = group.policy.slots
+    slots = group.slots
     if group.is_stateful:
         return {member.pod.uid: member.slot or 0 for member in own}
     given = reslotted(own, slots, cohort.replicas)
@@ -41,7 +41,7 @@ def notes_of(
     if not (cohort.settled and len(own) >= cohort.replicas) or group.policy.rebalance != "auto":
         return
     if cohort.released and not group.is_stateful:
-        given = adopted(own, group.policy.slots, cohort.replicas)
+        given = adopted(own, group.slots, cohort.replicas)
     for member in own:
         slot = given.get(member.pod.uid)
         if slot is None:
@@ -55,7 +55,7 @@ def notes_of(
 
 def _adoption(group: Group, cohort: Cohort, member: Member, slot: int, configuration: Configuration) -> Action:
     """A pod that admission missed gets what it would have been given, but for what cannot be changed any more."""
-    placed = group.policy.slots.class_of(slot)
+    placed = group.slots.class_of(slot)
     alone = placed not in configuration.classes.allowed(own_terms(member.pod, configuration.classes))
     written: dict[str, str | None] = {
         names.DECISION: f"{cohort.uid}/{ADOPTED}{member.pod.uid}",
@@ -72,7 +72,7 @@ def _adoption(group: Group, cohort: Cohort, member: Member, slot: int, configura
 
 
 def _reason(group: Group, slot: int) -> str:
-    return f"slot {slot} is {group.policy.slots.class_of(slot)} ({group.policy.explain()})"
+    return f"slot {slot} is {group.slots.class_of(slot)} ({group.policy.explain()})"
 
 
 def _cost(group: Group, cohort: Cohort, member: Member, slot: int) -> dict[str, str]:

@@ -17,6 +17,7 @@ from placement.outage import Shape
 from placement.plan.actions import EVENING, Action, Blocked, How, Why
 from placement.plan.annotate import notes_of, slots_for
 from placement.plan.crowd import classes_of_slots, crowded
+from placement.plan.ends import asks_to_be_kept, given_up, sweeps_of
 from placement.plan.group import (
     Cohort,
     Ground,
@@ -25,23 +26,19 @@ from placement.plan.group import (
     Moved,
     Site,
     Sites,
-    former_slot,
     members_of,
     moved,
     own_terms,
     policy_mark,
-    released,
     undone,
-    word_on_eviction,
 )
 from placement.plan.overflow import is_overflow
-from placement.plan.release import finish, has_way_back, is_too_many, undo, unwanted, why_cut_short
+from placement.plan.release import has_way_back
 from placement.policy import surge
 from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
 BREAKER_PODS = 3
-OVERDUE_SECONDS = 60.0  # after that a release is undone though its replacement serves: nothing lets the old pod go
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +111,21 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
     notes: list[Action] = []
     sweeps: list[Action] = []
     stuck: list[Stuck] = []
+    lost: list[Pod] = []
     for cohort in group.cohorts:
         own = members_of(cohort, group, sites, classes, now)
         if cohort.released:
-            sweeps += _sweeps(group, cohort, own, ground, now)
-        stuck += _stuck(group, cohort, own, sites, now)
+            sweeps += sweeps_of(group, cohort, own, ground, now)
+        if len(own) < len(cohort.pods) or [each for each in own if each.site is None]:  # most have all in their places
+            stuck += _stuck(group, cohort, own, sites, now)
+            lost += _lost(cohort, sites)
         given = slots_for(group, cohort, own)
         notes += notes_of(group, cohort, own, given, configuration)
-        members += (_in_slot(member, given[member.pod.uid]) for member in own)
-    there = tuple(_serving(group, members, sites))
-    actual = Mix.of(site.of for site in there)
-    is_steady = not any(site.is_leaving for site in there) and not any(cohort.released for cohort in group.cohorts)
+        members += [each._replace(slot=slot) if each.slot != (slot := given[each.pod.uid]) else each for each in own]
+    there = _serving(group, members, sites)
+    actual = Mix.of([site.of for site in there])
+    is_moving = any(cohort.released for cohort in group.cohorts)
+    is_steady = not is_moving and not [site for site in there if site.is_leaving]
     lasting = actual if is_steady else Mix.of(each.site.of for each in members if each.serves and each.site)
     found = Assessment(
         group,
@@ -135,10 +136,10 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
         notes=tuple(notes),
         sweeps=tuple(sweeps),
         stuck=tuple(stuck),
-        lost=tuple(_lost(group, sites)),
-        under_way=_going(group) + (moving := _moving(group, configuration)),
+        lost=tuple(lost),
+        under_way=_going(group, len(members)) + (moving := _moving(group, configuration) if is_moving else 0),
         moving=moving,
-        is_written=all(member.written == member.slot for member in members),
+        is_written=not [member for member in members if member.written != member.slot],
     )
     wishes = tuple(_wishes(found, ground, now))
     return replace(found, wishes=wishes) if wishes else found
@@ -151,30 +152,27 @@ def stranded(group: Group, ground: Ground, now: float) -> Assessment | None:
     return replace(found, notes=(), sweeps=(), wishes=(), lost=(), stuck=stuck) if stuck else None
 
 
-def _serving(group: Group, members: Sequence[Member], sites: Sites) -> Iterator[Site]:
+def _serving(group: Group, members: Sequence[Member], sites: Sites) -> list[Site]:
     """Where ready pods are; also those that were released a moment ago, and that are not on their way out yet."""
-    yield from [member.site for member in members if member.pod.ready and member.site is not None]
-    let_go = (pod for cohort in group.cohorts for pod in cohort.let_go if pod.ready and not pod.terminating)
-    yield from (sites[pod.node] for pod in let_go if pod.node in sites)
+    there = [member.site for member in members if member.pod.ready and member.site is not None]
+    let_go = [pod for cohort in group.cohorts for pod in cohort.let_go if pod.ready and not pod.terminating]
+    return there + [sites[pod.node] for pod in let_go if pod.node in sites]
 
 
-def _lost(group: Group, sites: Sites) -> Iterator[Pod]:
+def _lost(cohort: Cohort, sites: Sites) -> Iterator[Pod]:
     """Pods whose node is gone; also those that a leader marked as failed, and did not live to delete.
 
     A deletion that is cut off may leave such a pod terminating, with nobody to end it.
     """
-    for cohort in group.cohorts:
-        for pod in cohort.pods:
-            if pod.node and pod.node not in sites and (not pod.terminating or pod.phase == "Failed"):
-                yield pod
+    for pod in cohort.pods:
+        if pod.node and pod.node not in sites and (not pod.terminating or pod.phase == "Failed"):
+            yield pod
 
 
-def _in_slot(member: Member, slot: int) -> Member:
-    return member if member.slot == slot else member._replace(slot=slot)
-
-
-def _going(group: Group) -> int:
-    """Pods on their way out, by whomever."""
+def _going(group: Group, live: int) -> int:
+    """Pods on their way out, by whomever. Where all are live, none is."""
+    if sum([len(cohort.pods) for cohort in group.cohorts]) == live:
+        return 0
     return sum(pod.terminating for cohort in group.cohorts for pod in cohort.pods)
 
 
@@ -182,79 +180,6 @@ def _moving(group: Group, configuration: Configuration) -> int:
     """Moves of ours; not what waits for the drainer, since nobody knows whether there is one."""
     released_pods = (pod for cohort in group.cohorts for pod in cohort.released)
     return sum(asks_to_be_kept(pod, configuration) is None for pod in released_pods)
-
-
-# --- moves that are under way ----------------------------------------------------------------------------------------
-
-
-def _sweeps(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground, now: float) -> Iterator[Action]:
-    """Finishes a move whose replacement serves; undoes one that takes too long or that nobody wants any more.
-
-    Before all else it ends what is one too many since a scale-down or a rollout, and what is to wait no longer.
-    Replacements are known by their slot. Slots can be doubled, so pods are counted too: of 10 replicas with 2 released
-    8 are older, and 9 that serve mean that one replacement does. One that is ready serves after `minReadySeconds`.
-    """
-    order = sorted(own, key=lambda member: (member.is_available, member.pod.created))
-    by_slot = {member.slot: member for member in order}
-    there = [pod for pod in cohort.released if not pod.terminating]
-    going = sorted(there, key=lambda pod: (former_slot(pod) in by_slot, pod.uid))  # first those without a replacement
-    serving = tuple(member.pod for member in own if member.is_available) if cohort.replicas else ()
-    surplus = len(serving) - cohort.replicas
-    proven = sum(member.still_serves for member in own) - cohort.replicas + len(going)
-    for pod in going:
-        state, replacement, site = released(pod), by_slot.get(former_slot(pod)), ground.sites.get(pod.node)
-        leaves, origin = site is None or site.is_leaving, site.of if site is not None else None
-        over_for = now - (state.until if state is not None else 0.0)
-        is_replaced = _is_replaced(pod, replacement, site, group, ground.configuration)
-        is_kept = asks_to_be_kept(pod, ground.configuration) is not None
-        may_go = not pod.ready or (proven > 0 and _keeps_floor(group, cohort, own, origin))
-        too_many = is_too_many(group, cohort, pod, is_vacant=replacement is None and surplus >= 0)
-        cut_short = why_cut_short(group, pod, leaves=leaves)
-        at_once = too_many or bool(cut_short)
-        has_strayed = not is_replaced and replacement is not None and replacement.is_available
-        if not group.workload.replicas or (too_many and may_go and not is_replaced):
-            proven -= 1
-            yield unwanted(group.workload, pod, origin, serving)
-        elif cut_short and (is_kept or not (is_replaced and may_go) or not (leaves or pod.owner)):
-            yield from undo(group, cohort, pod, replacement, None, cut_short, in_every_mode=True)
-        elif is_kept and not too_many:
-            if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
-                yield from undo(group, cohort, pod, replacement, None)
-        elif is_replaced and may_go and (leaves or too_many or not pod.ready or over_for < OVERDUE_SECONDS):
-            assert replacement is not None
-            proven -= 1
-            yield from finish(group, pod, replacement, origin, now, at_once=leaves or at_once, in_every_mode=at_once)
-        elif not leaves and (has_strayed or over_for >= (OVERDUE_SECONDS if is_replaced else 0)):
-            yield from undo(group, cohort, pod, replacement, now, has_strayed=has_strayed)
-
-
-def _is_replaced(
-    pod: Pod, replacement: Member | None, site: Site | None, group: Group, configuration: Configuration
-) -> bool:
-    """The replacement serves where it should: on the class of its slot, and not where the old pod was.
-
-    If the old node stays, that is: from one that leaves any place will do. Of two pools a and b of spot and a slot of
-    on-demand, a pod that came out in b instead of a has gained nothing, and would go on to a the next time. One that
-    is no overflow any more has gained that, wherever it is.
-    """
-    if replacement is None or not replacement.is_available or replacement.site is None:
-        return False
-    if site is None or site.is_leaving:
-        return True
-    if replacement.site.of is not group.policy.slots.class_of(replacement.slot or 0):
-        return False
-    if is_overflow(pod, group, configuration) and not is_overflow(replacement.pod, group, configuration):
-        return True
-    return (replacement.site.of, replacement.site.pool) != (site.of, site.pool)
-
-
-def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Class | None) -> bool:
-    """Enough serve on on-demand without the old pod."""
-    if origin is not Class.ON_DEMAND:
-        return True
-    slots = group.policy.slots
-    on_demand = sum(member.still_serves and member.of is Class.ON_DEMAND for member in own)
-    return on_demand >= min(slots.floor, slots.mix(cohort.replicas).on_demand)
 
 
 # --- moves that are wanted -------------------------------------------------------------------------------------------
@@ -270,18 +195,9 @@ def _stuck(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, no
             continue
         is_spot = member.of is Class.SPOT
         after = group.policy.spot_fallback_after.total_seconds() if is_spot else ON_DEMAND_FALLBACK_SECONDS
-        undo = tuple(_instead(group, cohort, member, sites, now)) if cohort.released else ()
+        undo = tuple(given_up(group, cohort, member, sites, now)) if cohort.released else ()
         may_fall = falls_back(member.of, group.policy, group.workload)
         yield Stuck(group, pod, member.of, pod.changed or pod.created, after, may_fall, undo)
-
-
-def _instead(group: Group, cohort: Cohort, newcomer: Member, sites: Sites, now: float) -> Iterator[Action]:
-    """Puts the pod back that a newcomer is to replace, where its node stays: nobody misses the newcomer."""
-    for pod in cohort.released:
-        site = sites.get(pod.node)
-        is_there = site is not None and not site.is_leaving and not pod.terminating
-        if is_there and newcomer.slot is not None and former_slot(pod) == newcomer.slot:
-            yield from undo(group, cohort, pod, newcomer, now)
 
 
 def _wishes(found: Assessment, ground: Ground, now: float) -> Iterator[Wish]:
@@ -309,12 +225,12 @@ def _leaving(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
             continue
         if not _cannot_release(found.group, member):
             why = Why.CORDON if member.site.is_only_cordoned else Why.LEAVING
-            yield member, why, found.group.policy.slots.class_of(member.slot)
+            yield member, why, found.group.slots.class_of(member.slot)
 
 
 def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
     """Pods on another class than their slot's."""
-    slots = found.group.policy.slots
+    slots = found.group.slots
     short = found.lasting.on_demand < min(found.wanted.on_demand, slots.floor)
     classes = classes_of_slots(found.group, found.members)
     for member in found.members:
@@ -338,7 +254,7 @@ def _overflowing(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Wh
     for member in soft:
         if member.site is None or member.slot is None or not is_overflow(member.pod, group, ground.configuration):
             continue
-        if group.policy.slots.class_of(member.slot) is member.site.of and not _cannot_release(group, member):
+        if group.slots.class_of(member.slot) is member.site.of and not _cannot_release(group, member):
             yield member, Why.OVERFLOW, member.site.of
 
 
@@ -416,24 +332,10 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
     return None
 
 
-def asks_to_be_kept(pod: Pod, configuration: Configuration) -> Blocked | None:
-    """By its annotations; or by what it has stored, which goes with it, where the configuration says `keep`.
-
-    From a leaving node it is released all the same, so that its replacement is up; but we do not evict it.
-    """
-    word = word_on_eviction(pod)
-    if word == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true":
-        return Blocked.KEPT
-    is_kept = configuration.keeps_local_storage and pod.needs.has_local_storage
-    return Blocked.LOCAL_STORAGE if is_kept and word != "true" else None
-
-
 def _is_too_soon(before: Moved, group: Group, to: Class, cool_down_seconds: float, now: float) -> bool:
     """Back to where it came from, under the same policy, within the cool-down."""
     return (
-        before.origin == str(to)
-        and before.policy == policy_mark(group.policy.slots)
-        and now < before.at + cool_down_seconds
+        before.origin == str(to) and before.policy == policy_mark(group.slots) and now < before.at + cool_down_seconds
     )
 
 

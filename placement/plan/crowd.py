@@ -41,7 +41,7 @@ def crowded(group: Group, members: Sequence[Member], lasting: Mix, ground: Groun
 
 def classes_of_slots(group: Group, members: Sequence[Member]) -> Sequence[Class] | Mapping[int, Class]:
     """The class of every slot that a member may hold."""
-    slots, held = group.policy.slots, [member.slot or 0 for member in members]
+    slots, held = group.slots, [member.slot or 0 for member in members]
     highest = max(held, default=0)
     if highest < MOST_SLOTS:
         return slots.classes(highest + 1)
@@ -52,5 +52,5 @@ def _is_stray(member: Member, pool: Pool, group: Group, ground: Ground) -> bool:
     """It is in this pool, and its slot prefers another."""
     if not member.serves or member.site is None or member.site.of is not Class.SPOT or member.slot is None:
         return False
-    preferred = preferred_pool(member.slot, group.policy.slots, group.workload, ground.spot_pools)
+    preferred = preferred_pool(member.slot, group.slots, group.workload, ground.spot_pools)
     return member.site.pool == pool and preferred != pool

@@ -112,6 +112,10 @@ class Group(Intent):
 
     cohorts: tuple[Cohort, ...] = ()  # those that have or want pods
     quotas: tuple[Quota, ...] = ()  # of its namespace
+    slots: Slots = field(init=False, compare=False, repr=False)  # the policy's, made once
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slots", self.policy.slots)
 
     @property
     def revisions(self) -> list[int]:

@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from placement import names
-from placement.model import Class, Node, Pod, Workload
+from placement.configuration import Configuration
+from placement.model import Class, Node, Pod, Sign, Workload
 from placement.outage import Demand, Evidence, Outage, Outages, limited_to, without_zones
 from placement.plan.actions import Action, How, Why
 from placement.plan.assess import Assessment, shape_of
 from placement.plan.group import Group, own_terms
-from placement.plan.room import Room, left_out
+from placement.plan.room import Room
+from placement.plan.shortage import left_out
 
 BY = "rebalancer"
 
@@ -46,6 +48,33 @@ def proof_of(last_seen: Node, leaving_taints: Collection[str], is_deleted_by_clo
         return "a finalizer held its deletion until its machine was gone"
     is_gone = is_deleted_by_cloud and not last_seen.ready
     return f"it was not ready, and the cloud deleted it ({names.SIGN_NODE_DELETED})" if is_gone else ""
+
+
+def gone_node(last_seen: Node, configuration: Configuration, sign: Sign | None) -> GoneNode:
+    """A Node that was deleted, with what the cloud said about a Node of that name, if anything."""
+    of = configuration.classes.of_node(last_seen.labels) or Class.ON_DEMAND
+    return GoneNode(last_seen, of, proof_of(last_seen, configuration.leaving_taints, is_deleted_by(sign, last_seen)))
+
+
+def unseen_node(pod: Pod, beside: Iterable[Pod], configuration: Configuration, sign: Sign | None) -> GoneNode:
+    """A Node that was gone before we came, as its pods show it.
+
+    Kubernetes calls all pods of a Node not ready when the Node is not. A word of the cloud that is older than a pod is
+    about another Node of that name.
+    """
+    node = Node(pod.node, ready=any(each.ready for each in beside), created=pod.created)
+    label = pod.labels.get(names.CLASS, "")
+    of = Class(label) if label in tuple(Class) else Class.ON_DEMAND
+    return GoneNode(node, of, proof_of(node, configuration.leaving_taints, is_deleted_by(sign, node)))
+
+
+def is_deleted_by(sign: Sign | None, node: Node) -> bool:
+    """The cloud's controller said that it deletes this very node: names come again."""
+    if sign is None:
+        return False
+    if node.uid and sign.uid not in ("", node.name):
+        return sign.uid == node.uid
+    return sign.at > node.created  # both are whole seconds: in doubt, it is another one's
 
 
 def burials(assessments: Iterable[Assessment], lost: Lost) -> list[Action]:

@@ -32,6 +32,11 @@ Where = Mapping[str, set[str]]  # by node: the UIDs of pods
 Joins = Callable[[Site], bool]
 
 
+def is_on(pod: Pod) -> bool:
+    """It takes room on its node."""
+    return bool(pod.node) and pod.phase not in FINISHED
+
+
 class Averse:
     """Where pods with required anti-affinity are, by the namespaces of the pods that they may keep away.
 

@@ -88,7 +88,7 @@ def finish(
     """
     workload, new = group.workload, replacement.pod
     if origin is not None and names.MOVED not in new.annotations:
-        mark = {names.MOVED: Moved(str(origin), policy_mark(group.policy.slots), now).text()}
+        mark = {names.MOVED: Moved(str(origin), policy_mark(group.slots), now).text()}
         text = f"replaces {pod.name}"
         yield Action(How.ANNOTATE, Why.OVER, workload, new, annotations=mark, text=text, in_every_mode=in_every_mode)
         if not at_once:

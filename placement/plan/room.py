@@ -7,17 +7,16 @@ node are given theirs first, and what cannot be judged does not fit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from placement import names
-from placement.classes import Classes
-from placement.model import NO_AMOUNTS, Class, HardSpread, Needs, NodeRequirement, NodeTerm, Pod, Pool, Toleration
+from placement.model import NO_AMOUNTS, Class, HardSpread, Needs, NodeRequirement, NodeTerm, Pod, Pool
 from placement.plan.group import Ground, Member, Site, own_terms
 from placement.plan.neighbours import Crowd, Joins, Neighbours
+from placement.plan.reach import Reach, added_taints
 
-REPELLING = ("NoSchedule", "NoExecute")
 MOST_KINDS = 100  # of waiting pods; where more wait, nobody knows who gets what, and nothing is proven
 Used = Callable[[str], Mapping[str, int]]  # by a node's name: what its pods ask for, their host ports, their number
 
@@ -146,7 +145,7 @@ class Room:
         if self._judge(pod, self._expected) is not None:
             return self._count_one_by_one(pod, of, enough)
         classes, found = self.ground.configuration.classes, 0
-        reach = Reach(own_terms(pod, classes), pod.needs.tolerations, _added(of, classes))
+        reach = Reach(own_terms(pod, classes), pod.needs.tolerations, added_taints(of, classes))
         for site in self.ground.targets[of]:
             if found >= enough:
                 break
@@ -160,7 +159,7 @@ class Room:
         """Each is a neighbour of the next."""
         expected, found = self._expected.copy(), 0
         classes = self.ground.configuration.classes
-        reach = Reach(own_terms(pod, classes), pod.needs.tolerations, _added(of, classes))
+        reach = Reach(own_terms(pod, classes), pod.needs.tolerations, added_taints(of, classes))
         while found < enough:
             site = self._emptiest(pod, of, _both(reach.admits, self._judge(pod, expected)), expected)
             if site is None:
@@ -228,7 +227,7 @@ class Room:
     ) -> Callable[[Site], bool]:
         """Whether a node with enough room is one for the pod's replacement; a soft one may use either class."""
         classes, old = self.ground.configuration.classes, self.ground.sites.get(pod.node)
-        reach = Reach(own_terms(pod, classes), pod.needs.tolerations, _added(of, classes))
+        reach = Reach(own_terms(pod, classes), pod.needs.tolerations, added_taints(of, classes))
         required = None if is_soft else of
         rules = pod.needs.hard_spread
         spread = [(rule.topology_key, self._open(rule, pod, required, reach, siblings)) for rule in rules]
@@ -334,41 +333,6 @@ class Room:
         return picked
 
 
-class Reach:
-    """The nodes that a pod may use, whatever room they have."""
-
-    def __init__(
-        self,
-        terms: tuple[NodeTerm, ...],
-        tolerations: tuple[Toleration, ...],
-        added: Collection[tuple[str, str | None]] = (),
-    ) -> None:
-        self.terms = terms
-        self._tolerations = tolerations
-        self._added = added
-
-    def admits(self, site: Site) -> bool:
-        """Taints are tolerated (those of spot by what admission adds), and one of the terms is satisfied."""
-        return self._tolerates(site) and self.selects(site)
-
-    def selects(self, site: Site) -> bool:
-        return not self.terms or any(all(_holds(site, each) for each in term) for term in self.terms)
-
-    def _tolerates(self, site: Site) -> bool:
-        return all(
-            taint.effect not in REPELLING
-            or (taint.key, taint.value) in self._added
-            or (taint.key, None) in self._added
-            or any(each.tolerates(taint) for each in self._tolerations)
-            for taint in site.node.taints
-        )
-
-
-def _added(of: Class, classes: Classes) -> frozenset[tuple[str, str | None]]:
-    """The taints that admission makes a pod of the class tolerate."""
-    return frozenset((each["key"], each.get("value")) for each in classes.tolerations if of is Class.SPOT)
-
-
 def _alike(pod: Pod, joins: Joins | None) -> tuple[object, ...]:
     """What pods have in common that fit in the same places. Where others have a say, they look at labels as well."""
     seen = () if joins is None else (pod.namespace, id(pod.labels))
@@ -383,88 +347,3 @@ def _all_terms(pod: Pod) -> tuple[NodeTerm, ...]:
     """What is asked of its node, by whomever."""
     selector = tuple(NodeRequirement(key, "In", (value,)) for key, value in pod.needs.node_selector.items())
     return tuple(selector + term for term in pod.required_terms) or ((selector,) if selector else ())
-
-
-def _holds(site: Site, asked: NodeRequirement) -> bool:
-    return asked.allows(site.node.name if asked.key == names.NODE_NAME else site.node.labels.get(asked.key))
-
-
-# --- what was lost ---------------------------------------------------------------------------------------------------
-
-
-def shortage(lost: Sequence[Pod], room: Room, of: Class) -> Pod | None:
-    """The smallest pod that does not fit when all that were lost are put, also beside each other; None: all fit."""
-    beside = room.neighbours.without(pod.uid for pod in lost) if room.neighbours is not None else None
-    *_, smallest = None, *left_out(lost, room, of, beside)
-    return smallest
-
-
-def left_out(lost: Iterable[Pod], room: Room, of: Class, beside: Neighbours | None = None) -> Iterator[Pod]:
-    """Those that do not fit when all are put, the largest first, each where most is free of what it may use.
-
-    It takes the emptiest node each time, so it may find a shortage where a cleverer packing would not. That costs
-    little: soft pods prefer their class all the same. Without `beside` it shows what the class lacks; with it, also
-    which pods other pods keep out.
-    """
-    classes, sites = room.ground.configuration.classes, room.targets(of)
-    free, crowd = [room.free(site) for site in sites], room.crowd
-    heaps: dict[object, list[tuple[int, int]]] = {}  # by what tells where a pod may go
-    refused: set[tuple[object, ...]] = set()  # siblings that others keep out
-
-    def heap_for(terms: tuple[NodeTerm, ...], tolerations: tuple[Toleration, ...]) -> list[tuple[int, int]]:
-        reach = Reach(terms, tolerations, _added(of, classes))
-        heap = [(-free[index].get("cpu", 0), index) for index, site in enumerate(sites) if reach.admits(site)]
-        heapify(heap)
-        return heap
-
-    for pod in sorted(lost, key=_size, reverse=True):
-        alike = (id(pod.required_terms), id(pod.needs))
-        if alike not in heaps:
-            kind = (own_terms(pod, classes), pod.needs.tolerations)
-            heaps[alike] = heaps.setdefault(kind, heaps.get(kind) or heap_for(*kind))
-        joins = beside.judge(pod, crowd) if beside is not None else None
-        sibling = (*alike, pod.namespace, id(pod.labels))
-        index = _put(pod, heaps[alike], free, sites, joins) if joins is None or sibling not in refused else None
-        if index is None:
-            refused.add(sibling)
-            yield pod
-        elif beside is not None:
-            crowd.add(pod, sites[index].node.name)
-
-
-def _put(
-    pod: Pod,
-    heap: list[tuple[int, int]],
-    free: Sequence[dict[str, int]],
-    sites: Sequence[Site],
-    joins: Joins | None,
-) -> int | None:
-    """On the emptiest that is open to it; which that is.
-
-    Others may have put pods there since the heap was made: then it is not the emptiest any more.
-    """
-    shut: list[tuple[int, int]] = []
-    while heap:
-        top, index = heap[0]
-        if -top != free[index].get("cpu", 0):
-            heapreplace(heap, (-free[index].get("cpu", 0), index))
-        elif joins is None or joins(sites[index]):
-            break
-        else:
-            shut.append(heappop(heap))
-    put = heap[0][1] if heap and _fits(free[heap[0][1]], pod.needs.requests) else None
-    if put is not None:
-        for key, amount in {**pod.needs.requests, "pods": 1}.items():
-            free[put][key] = free[put].get(key, 0) - amount
-        heapreplace(heap, (-free[put].get("cpu", 0), put))
-    for entry in shut:
-        heappush(heap, entry)
-    return put
-
-
-def _fits(free: Mapping[str, int], requests: Mapping[str, int]) -> bool:
-    return free.get("pods", 1) >= 1 and all(free.get(key, 0) >= amount for key, amount in requests.items() if amount)
-
-
-def _size(pod: Pod) -> tuple[int, int]:
-    return (pod.needs.requests.get("cpu", 0), pod.needs.requests.get("memory", 0))

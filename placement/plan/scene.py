@@ -14,6 +14,7 @@ from placement.plan.assess import Assessment, shape_of
 from placement.plan.group import Evicted, Ground, Group, own_terms
 from placement.plan.losses import Lost
 from placement.plan.neighbours import Neighbours
+from placement.plan.release import LeftBehind
 from placement.plan.room import Used
 from placement.pools import preferred_pool
 
@@ -43,6 +44,7 @@ class Scene:
     most_notes: int | None = None  # annotations at once; None: all
     sizes: Mapping[str, int] = field(default_factory=dict)  # by namespace: how many workloads we look after
     neighbours: Neighbours | None = None  # None: no place is proven for pods with affinity to other pods
+    left_behind: Sequence[LeftBehind] = ()  # released pods that no assessment covers
 
     def is_coming(self, pod: Pod) -> bool:
         """An autoscaler said not long ago that it brings a node. What is dated in the future somebody made up."""
@@ -58,5 +60,5 @@ def target(group: Group, slot: int | None, pod: Pod, ground: Ground) -> Target:
     """Where the replacement of a pod in this slot will try to go."""
     if slot is None:
         return Class.ON_DEMAND, None, shape_of(pod)
-    pool = preferred_pool(slot, group.policy.slots, group.workload, ground.spot_pools)
-    return group.policy.slots.class_of(slot), pool, shape_of(pod)
+    pool = preferred_pool(slot, group.slots, group.workload, ground.spot_pools)
+    return group.slots.class_of(slot), pool, shape_of(pod)

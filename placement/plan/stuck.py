@@ -19,7 +19,8 @@ from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.assess import Assessment, Stuck
 from placement.plan.group import Member, Site
 from placement.plan.losses import BY
-from placement.plan.room import Reach, Room
+from placement.plan.reach import Reach
+from placement.plan.room import Room
 from placement.plan.scene import AUTOSCALER_SECONDS, Scene, Target, demand_of, target
 
 SHORTEST_OUTAGE_SECONDS = 30.0  # one of ours is not ended sooner, whatever room there seems to be

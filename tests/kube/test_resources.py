@@ -214,12 +214,13 @@ TABLE: Rows = (*RESOURCES, USER_MAPS)
 
 
 class MapIndex(Index):
-    """Place 3, rebalancer/index.py: a line in the table, and what follows from a change."""
+    """Place 3, rebalancer/catalogue.py: a line in the table, and what follows from a change."""
 
     def __init__(self) -> None:
         super().__init__(Configuration())
         self.maps: dict[Key, UserMap] = {}
-        self._takes = {**self._takes, UserMap: self._take_map}
+        catalogue = self._catalogue
+        catalogue._takes = {**catalogue._takes, UserMap: self._take_map}
 
     def _take_map(self, old: UserMap | None, new: UserMap | None) -> None:
         known = new or old

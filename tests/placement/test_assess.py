@@ -11,7 +11,8 @@ from placement import names
 from placement.model import Class, Kind, Owner, Pod, Rollout
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.annotate import ADOPTED, LEAVES_FIRST
-from placement.plan.assess import Assessment, asks_to_be_kept
+from placement.plan.assess import Assessment
+from placement.plan.ends import asks_to_be_kept
 from placement.plan.group import Cohort, Ground, Group, Moved, Released, released, undone
 from placement.plan.release import MISSED_SECONDS
 from tests.placement.plans import (

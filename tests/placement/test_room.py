@@ -12,7 +12,8 @@ from placement import names
 from placement.model import HardSpread, Needs, Node, NodeRequirement, NodeTaint, Pod, PodTerm, Toleration
 from placement.plan.group import Member
 from placement.plan.neighbours import Neighbours, tenants_in
-from placement.plan.room import Room, left_out, shortage
+from placement.plan.room import Room
+from placement.plan.shortage import left_out, shortage
 from tests.placement.plans import NEEDS, ON_DEMAND, SPOT, ground, member, node, pod
 
 BIG = replace(NEEDS, requests={"cpu": 3000})

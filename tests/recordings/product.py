@@ -26,6 +26,7 @@ from kube.owners import look_up
 from kube.snapshot import read_all
 from placement.outcome import Outcome
 from placement.plan.actions import Action
+from placement.plan.release import ends_of
 from rebalancer.executor import Done
 from rebalancer.metrics import RebalancerMetrics
 from rebalancer.notify import Teller
@@ -200,7 +201,7 @@ class Rebalancer:
             "ended": [each.raw for each in plan.ended],
             "witnesses": [[str(workload.key), each.raw] for workload, each in plan.witnesses],
             "actions": [_action(each) for each in plan.actions],
-            "ends": [_action(each) for each in self._made.index.left_over()],
+            "ends": [_action(end) for each in self._made.index.left_behind() for end in ends_of(each)],
             "skipped": [{**each.raw(), "label": each.blocked.label, "why": str(each.why)} for each in plan.skipped],
             "left": plan.left,
         }

@@ -1,0 +1,51 @@
+"""Which nodes a pod may use, whatever room they have: taints and node terms."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from placement import names
+from placement.classes import Classes
+from placement.model import Class, NodeRequirement, NodeTerm, Toleration
+from placement.plan.group import Site
+
+REPELLING = ("NoSchedule", "NoExecute")
+
+
+class Reach:
+    """The nodes that a pod may use, whatever room they have."""
+
+    def __init__(
+        self,
+        terms: tuple[NodeTerm, ...],
+        tolerations: tuple[Toleration, ...],
+        added: Collection[tuple[str, str | None]] = (),
+    ) -> None:
+        self.terms = terms
+        self._tolerations = tolerations
+        self._added = added
+
+    def admits(self, site: Site) -> bool:
+        """Taints are tolerated (those of spot by what admission adds), and one of the terms is satisfied."""
+        return self._tolerates(site) and self.selects(site)
+
+    def selects(self, site: Site) -> bool:
+        return not self.terms or any(all(_holds(site, each) for each in term) for term in self.terms)
+
+    def _tolerates(self, site: Site) -> bool:
+        return all(
+            taint.effect not in REPELLING
+            or (taint.key, taint.value) in self._added
+            or (taint.key, None) in self._added
+            or any(each.tolerates(taint) for each in self._tolerations)
+            for taint in site.node.taints
+        )
+
+
+def added_taints(of: Class, classes: Classes) -> frozenset[tuple[str, str | None]]:
+    """The taints that admission makes a pod of the class tolerate."""
+    return frozenset((each["key"], each.get("value")) for each in classes.tolerations if of is Class.SPOT)
+
+
+def _holds(site: Site, asked: NodeRequirement) -> bool:
+    return asked.allows(site.node.name if asked.key == names.NODE_NAME else site.node.labels.get(asked.key))

@@ -1,0 +1,231 @@
+"""The catalogue: what is there, filed in the ways that it is asked for, and which workloads changes have touched.
+
+It holds facts alone. What follows from them is worked out in `placement.plan`, for `rebalancer.index`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from placement.availability import BudgetIndex
+from placement.configuration import Configuration
+from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Sign, Workload
+from placement.observation import Rates
+from placement.plan.group import Ground, former_owner, ground_of
+from placement.plan.relations import Relations
+from rebalancer.departures import Departures
+from rebalancer.drains import Drains
+from rebalancer.multimap import discard, exclude, file, include, put
+from rebalancer.occupancy import Occupancy
+from rebalancer.signs import Signs
+
+OF_WORKLOADS = frozenset({"ReplicaSet", "StatefulSet"})
+NO_QUOTAS: Mapping[str, Quota] = {}
+
+
+class Catalogue:
+    """Objects by what they are asked for. `touched` are UIDs of workloads to be looked at again."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self.now = 0.0  # of the last pass
+        self.touched: set[str] = set()
+        self.namespaces: dict[str, Namespace] = {}
+        self._nodes: dict[str, Node] = {}
+        self.workloads: dict[str, Workload] = {}  # by UID, as all that follow
+        self._in_namespace: dict[str, set[str]] = {}
+        self._sets: dict[str, ReplicaSet] = {}
+        self._sets_of: dict[str, tuple[ReplicaSet, ...]] = {}  # by owner
+        self._pods_of: dict[str, tuple[Pod, ...]] = {}  # by owner
+        self._released_of: dict[str, tuple[Pod, ...]] = {}  # by former owner
+        self.relations = Relations(
+            self.namespaces,
+            self.workloads,
+            self._in_namespace,
+            self._sets,
+            self._sets_of,
+            self._pods_of,
+            self._released_of,
+        )
+        self.occupancy = Occupancy()
+        self.waiting: dict[str, Pod] = {}  # by UID: pods that have no node yet
+        self._budgets: dict[str, dict[str, Budget]] = {}
+        self._budget_indexes: dict[str, BudgetIndex] = {}  # made when it is asked for
+        self._quotas: dict[str, dict[str, Quota]] = {}
+        self.signs = Signs()
+        self.rates = Rates()
+        self.drains = Drains()
+        self.departures = Departures(configuration, self.signs, self.occupancy.pods)
+        self._ground: Ground | None = None
+        self._takes: Mapping[type, Callable[[Any, Any], None]] = {
+            Namespace: self._take_namespace,
+            Node: self._take_node,
+            Workload: self._take_workload,
+            ReplicaSet: self._take_set,
+            Pod: self._take_pod,
+            Budget: self._take_budget,
+            Quota: self._take_quota,
+            Sign: self._take_sign,
+            Rates: self._take_rates,
+        }
+
+    # --- what is asked -----------------------------------------------------------------------------------------------
+
+    @property
+    def ground(self) -> Ground:
+        if self._ground is None:
+            self._ground = ground_of(self._nodes.values(), self._configuration)
+        return self._ground
+
+    def quotas_in(self, namespace: str) -> tuple[Quota, ...]:
+        return tuple(self._quotas.get(namespace, NO_QUOTAS).values())
+
+    def budgets_for(self, namespace: str, labels: Mapping[str, str]) -> tuple[Budget, ...]:
+        """Those that select pods with these labels."""
+        if namespace not in self._budgets:
+            return ()
+        index = self._budget_indexes.get(namespace)
+        if index is None:
+            index = self._budget_indexes[namespace] = BudgetIndex(self._budgets[namespace].values())
+        return index.selecting(namespace, labels)
+
+    # --- what has changed --------------------------------------------------------------------------------------------
+
+    def take(self, old: Any, new: Any) -> None:
+        """An object came (`old` is None), changed, or went (`new` is None)."""
+        self._takes[type(new if new is not None else old)](old, new)
+
+    def _take_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
+        known = new or old
+        assert known is not None
+        put(self.namespaces, known.name, new)
+        self.touched.update(self._in_namespace.get(known.name, ()))
+
+    def _take_node(self, old: Node | None, new: Node | None) -> None:
+        known = new or old
+        assert known is not None
+        self.departures.see(old, new)
+        old = self._nodes.get(known.name)
+        if new is None:
+            self.drains.forget(known.name)
+            self.departures.lose(known)
+        else:
+            new = self.drains.judged(new, self.now)
+            self.departures.come_back(new.name)
+        if old is None or new is None or _differs(old, new):
+            self._ground = None
+            self.touched.update(self._workloads_on(known.name))
+        elif self._ground is not None and (old.allocatable, old.annotations) != (new.allocatable, new.annotations):
+            self._ground = None
+        put(self._nodes, known.name, new)
+
+    def _take_workload(self, old: Workload | None, new: Workload | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self.workloads.pop(old.uid, None)
+            discard(self._in_namespace, old.namespace, old.uid)
+            self.touched.add(old.uid)
+        if new is not None:
+            self.workloads[new.uid] = new
+            self._in_namespace.setdefault(new.namespace, set()).add(new.uid)
+            self.touched.add(new.uid)
+
+    def _take_set(self, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
+        """A Deployment may also let go of it."""
+        if old is not None:
+            self._sets.pop(old.uid, None)
+            if old.owner is not None:
+                exclude(self._sets_of, old.owner.uid, old.uid)
+                self.touched.add(old.owner.uid)
+        if new is not None:
+            self._sets[new.uid] = new
+            if new.owner is not None:
+                include(self._sets_of, new.owner.uid, new)
+                self.touched.add(new.owner.uid)
+
+    def _take_pod(self, old: Pod | None, new: Pod | None) -> None:
+        self.occupancy.change(old, new)
+        if old is not None:
+            self._unfile(old)
+        if new is not None:
+            self._file(new)
+            if new.is_drained and not (old is not None and old.is_drained):
+                self._drain(new.node)
+
+    def _drain(self, name: str) -> None:
+        """Somebody evicts from this node; a bare cordon becomes a drain."""
+        self.drains.evict(name, self.now)
+        node = self._nodes.get(name)
+        if node is not None and node.unschedulable and not node.drained:
+            self._take_node(node, node)
+
+    def _file(self, pod: Pod) -> None:
+        """Puts a pod where it belongs by what it is."""
+        owner_uid = _owner_uid(pod)
+        if owner_uid is not None:
+            self._touch(owner_uid, pod)
+            include(self._released_of if pod.is_released else self._pods_of, owner_uid, pod)
+        if not pod.node and pod.phase == "Pending" and not pod.terminating:
+            self.waiting[pod.uid] = pod
+
+    def _unfile(self, pod: Pod) -> None:
+        owner_uid = _owner_uid(pod)
+        if owner_uid is not None:
+            self._touch(owner_uid, pod)
+            exclude(self._released_of if pod.is_released else self._pods_of, owner_uid, pod.uid)
+        self.waiting.pop(pod.uid, None)
+
+    def _touch(self, owner_uid: str, pod: Pod) -> None:
+        """Its workload is looked at again; a released pod's also if its ReplicaSet is not known any more."""
+        replica_set = self._sets.get(owner_uid)
+        owner = replica_set.owner if replica_set is not None else pod.owner
+        self.touched.add(owner.uid if owner is not None else owner_uid)
+
+    def _take_budget(self, old: Budget | None, new: Budget | None) -> None:
+        known = new or old
+        assert known is not None
+        file(self._budgets, known.namespace, known.name, new)
+        self._budget_indexes.pop(known.namespace, None)
+        if old is None or new is None or old.asks != new.asks:
+            self.touched.update(self._in_namespace.get(known.namespace, ()))
+
+    def _take_quota(self, old: Quota | None, new: Quota | None) -> None:
+        known = new or old
+        assert known is not None
+        file(self._quotas, known.namespace, known.name, new)
+
+    def _take_sign(self, old: Sign | None, new: Sign | None) -> None:
+        self.signs.take(old, new)
+        if new is not None:
+            self.departures.hear(new)
+
+    def _take_rates(self, _old: Rates | None, new: Rates | None) -> None:
+        """What `auto` goes by. They come in one key of a ConfigMap that changes for other reasons too."""
+        if new is not None and new != self.rates:
+            self.rates = new
+            self.touched.update(self.workloads)
+
+    def _workloads_on(self, node: str) -> Iterator[str]:
+        for pod in self.occupancy.pods.get(node, ()):
+            uid = _owner_uid(pod) or ""
+            replica_set = self._sets.get(uid)
+            yield replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else uid
+
+
+def _differs(old: Node, new: Node) -> bool:
+    """In anything that moves look at, beside how much it has."""
+    return (old.labels, old.taints, old.unschedulable, old.ready, old.deleting, old.drained) != (
+        new.labels,
+        new.taints,
+        new.unschedulable,
+        new.ready,
+        new.deleting,
+        new.drained,
+    )
+
+
+def _owner_uid(pod: Pod) -> str | None:
+    """Of a released pod its former one's; none of what is no workload's: a Job may have thousands."""
+    if pod.is_released:
+        return former_owner(pod)
+    return pod.owner.uid if pod.owner is not None and pod.owner.kind in OF_WORKLOADS else None

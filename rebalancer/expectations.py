@@ -1,0 +1,183 @@
+"""What was done and is not seen yet, what failed a moment ago, and what is remembered of moves between passes.
+
+Stores lag behind our own writes. Until a write is seen, its workload is left alone, five seconds at most, so that no
+pass acts twice on an old picture. After a restart all of this is empty: pods carry what a new leader must know.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from placement import names
+from placement.backoff import doubled
+from placement.model import Pod
+from placement.outcome import Outcome
+from placement.plan.actions import Action, How, Why
+from placement.plan.assess import Assessment
+from placement.plan.group import Evicted, Ground, Group, evicted, former_slot, policy_mark, seat
+from placement.plan.scene import Target, target
+from rebalancer.executor import Done
+
+MINUTE = 60.0
+EXPECTED_SECONDS = 5.0
+BLOCKED_SECONDS = 2.0  # until an action that was not possible is tried again; doubled each time
+LONGEST_BLOCKED_SECONDS = 60.0
+REMEMBERED_SECONDS = 2 * 86_400.0  # longer than any cool-down
+ENDS = (How.FINISH, How.UNDO, How.DELETE)  # of releases
+
+K = TypeVar("K")
+V = TypeVar("V")
+Assessments = Mapping[str, Assessment]  # by the workload's UID
+
+
+@dataclass(frozen=True, slots=True)
+class FailedWrite:
+    """A write that did not succeed: how often in a row, when it may be tried again, what came of it."""
+
+    tries: int
+    due: float
+    outcome: Outcome
+
+
+class Expectations:
+    """The loop's memory. `timer` is monotonic; `now` is the clock's, for what outlasts a process on pods."""
+
+    def __init__(self, timer: Callable[[], float]) -> None:
+        self._timer = timer
+        self._begun: deque[float] = deque()  # moves, by the timer
+        self._expected: dict[str, tuple[Action, float]] = {}  # by UID: what we did, until when we wait to see it
+        self._failed: dict[tuple[str, How], FailedWrite] = {}  # by UID and what was tried
+        self._released: dict[str, tuple[Why, float]] = {}  # by UID: why, and when
+        self._evicted: dict[str, Evicted] = {}  # by seat
+        self._proofs: dict[Target, float] = {}  # when a move there last succeeded
+
+    # --- for the next plan -------------------------------------------------------------------------------------------
+
+    def settled(self, found: Assessment) -> Assessment:
+        """Without wishes while a write of ours to one of its pods was not seen yet: the picture is old."""
+        if not self._expected or not any(self._is_expected(pod) for pod in _pods(found)):
+            return found
+        return replace(found, notes=(), sweeps=(), wishes=(), lost=())
+
+    def recent(self) -> int:
+        """Moves that were begun within the last minute."""
+        while self._begun and self._begun[0] < self._timer() - MINUTE:
+            self._begun.popleft()
+        return len(self._begun)
+
+    def held(self) -> dict[tuple[str, How], Outcome]:
+        """What failed, and is not due yet: the plan leaves it out, and gives its place to others."""
+        timer = self._timer()
+        return {tried: failed.outcome for tried, failed in self._failed.items() if timer < failed.due}
+
+    def proofs(self) -> dict[Target, float]:
+        return dict(self._proofs)
+
+    def evicted(self) -> dict[str, Evicted]:
+        return dict(self._evicted)
+
+    # --- for the actions of a plan -----------------------------------------------------------------------------------
+
+    def possible(self, actions: Sequence[Action], under_way: Collection[str]) -> Iterator[Action]:
+        """Without those that were done and not seen yet, or whose pod's end is under way.
+
+        Such an end counts as a move until it is over, as before. One that the last leader began may still be under way,
+        too: it harms no pod that is put back (`evict_replaced`).
+        """
+        for action in actions:
+            if action.pod.uid not in under_way and not self._is_expected(action.pod):
+                yield self._reasoned(action)
+
+    def _is_expected(self, pod: Pod) -> bool:
+        expected = self._expected.get(pod.uid)
+        if expected is None:
+            return False
+        action, until = expected
+        if not _is_seen(action, pod) and self._timer() < until:
+            return True
+        del self._expected[pod.uid]
+        return False
+
+    def _reasoned(self, action: Action) -> Action:
+        """The end of a move has the reason of its beginning. After a restart it is not known: pods do not carry it."""
+        known = self._released.get(action.pod.uid)
+        is_end = action.how in ENDS and action.why is Why.OVER
+        return replace(action, why=known[0]) if is_end and known is not None else action
+
+    # --- after they were carried out ---------------------------------------------------------------------------------
+
+    def remember(self, done: Sequence[Done], now: float, assessments: Assessments, ground: Ground) -> None:
+        for each in done:
+            if each.outcome is Outcome.DONE:
+                found = assessments.get(each.action.workload.uid) if each.action.workload is not None else None
+                self._expect(each.action, now, None if found is None else found.group, ground)
+            elif each.outcome is not None and each.outcome is not Outcome.GONE:
+                self._fail(each.action, each.outcome)
+        self._tidy(now)
+
+    def _expect(self, action: Action, now: float, group: Group | None, ground: Ground) -> None:
+        uid, timer = action.pod.uid, self._timer()
+        self._expected[uid] = (action, timer + EXPECTED_SECONDS)
+        self._failed.pop((uid, action.how), None)
+        if action.how in (How.RELEASE, How.EVICT):
+            self._begun.append(timer)
+        if action.how is How.RELEASE:
+            self._released[uid] = (action.why, now)
+        elif action.how in ENDS:
+            self._released.pop(uid, None)
+        if action.how is How.EVICT and group is not None:
+            self._mark(action, now, group)
+        if action.how is How.FINISH and group is not None:
+            self._prove(action, now, group, ground)
+
+    def _fail(self, action: Action, outcome: Outcome) -> None:
+        before = self._failed.get((action.pod.uid, action.how))
+        tries = before.tries if before is not None else 0
+        wait = doubled(BLOCKED_SECONDS, tries, LONGEST_BLOCKED_SECONDS)
+        self._failed[action.pod.uid, action.how] = FailedWrite(tries + 1, self._timer() + wait, outcome)
+
+    def _prove(self, action: Action, now: float, group: Group, ground: Ground) -> None:
+        """A replacement serves where it should: others that prefer the same may follow."""
+        aim = target(group, former_slot(action.pod), action.pod, ground)
+        if aim[0] is action.to:
+            self._proofs[aim] = now
+
+    def _mark(self, action: Action, now: float, group: Group) -> None:
+        """It is not evicted again too soon; after each try in a row it waits for longer."""
+        policy, where = policy_mark(group.slots), seat(group.workload, action.pod)
+        before = self._evicted.get(where) or evicted(action.pod)
+        is_again = before is not None and (before.origin, before.policy) == (str(action.origin), policy)
+        tries = before.tries + 1 if before is not None and is_again else 0
+        self._evicted[where] = Evicted(str(action.origin), policy, now, tries, action.pod.uid)
+
+    def _tidy(self, now: float) -> None:
+        """Forgets pods that nobody asks about any more."""
+        timer = self._timer()
+        _forget(self._expected, lambda each: each[1] < timer)
+        _forget(self._failed, lambda each: each.due + LONGEST_BLOCKED_SECONDS < timer)
+        _forget(self._released, lambda each: each[1] + REMEMBERED_SECONDS < now)
+        _forget(self._proofs, lambda at: at + REMEMBERED_SECONDS < now)
+        _forget(self._evicted, lambda each: each.at + REMEMBERED_SECONDS < now)
+
+
+def _forget(known: dict[K, V], is_over: Callable[[V], bool]) -> None:
+    for key in [key for key, value in known.items() if is_over(value)]:
+        del known[key]
+
+
+def _pods(found: Assessment) -> Iterator[Pod]:
+    for cohort in found.group.cohorts:
+        yield from cohort.pods
+        yield from cohort.released
+
+
+def _is_seen(action: Action, pod: Pod) -> bool:
+    """Whether the picture of a pod shows what was done to it; that it differs may be somebody else's doing."""
+    if action.how in (How.ANNOTATE, How.RELEASE, How.UNDO):
+        written = (*action.annotations.items(), *action.labels.items())
+        shown = {**pod.labels, **pod.annotations, names.DECISION: pod.decision}
+        return all(shown.get(key) == value for key, value in written)
+    return pod.terminating or pod.phase in ("Failed", "Succeeded")
