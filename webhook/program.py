@@ -106,8 +106,7 @@ class WebhookProgram:
         self.is_spared: Callable[[], bool] = lambda: True  # from the garbage collector, after all was read
         self._is_introduced = not advertised  # to the other replicas; once, and never waited for again
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._renew, self._look = asyncio.Event(), asyncio.Event()
-        self.listening = asyncio.Event()
+        self._renew, self._look, self.listening = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.name = f"{names.WEBHOOK_SERVICE}-{secrets.token_hex(4)}"
         self._keeper = keeper
         alone = frozenset() if advertised else {WEBHOOK_LEASES}
