@@ -12,7 +12,7 @@ from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Skipped, Why
 from placement.plan.assess import Assessment, Wish
 from placement.plan.group import Member
-from placement.plan.limits import Limits
+from placement.plan.limits import MoveLimits
 from placement.plan.losses import Short, outages_of_loss
 from placement.plan.room import Room
 from placement.plan.scene import Scene
@@ -28,7 +28,7 @@ class Draft:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.room = Room(scene.ground, scene.used, lambda: waiting_pods(scene), scene.neighbours)
-        self.limits = Limits(scene)
+        self.limits = MoveLimits(scene)
         self.way_out = WayOut(scene, self.room, self.skip)
         self.short: list[Short] = []  # pods that lose their nodes, and for which their class has no room
         self.left = 0  # what is left to the next pass, which follows at once

@@ -17,7 +17,7 @@ from placement.plan.group import former_slot
 from placement.plan.scene import AUTOSCALER_SECONDS, Scene, Target, target
 
 
-class Limits:
+class MoveLimits:
     """What is under way, and what was promised so far in this plan."""
 
     def __init__(self, scene: Scene) -> None:

@@ -15,7 +15,7 @@ from placement.plan.assess import Assessment
 from placement.plan.draft import Draft
 from placement.plan.group import Ground
 from placement.plan.interruption import is_announced, is_interruption, is_taken
-from placement.plan.limits import Limits
+from placement.plan.limits import MoveLimits
 from placement.plan.scene import Scene
 from tests.placement.plans import NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
 
@@ -63,7 +63,7 @@ def test_planners_that_are_mixed_act_in_the_order_of_reasons() -> None:
 def test_what_is_promised_counts_at_once() -> None:
     """One move of a workload at a time: the second is refused, whichever planner asks."""
     (wish,) = found().wishes
-    limits = Limits(scene(found()))
+    limits = MoveLimits(scene(found()))
     assert limits.refusal(wish) is None
     assert not limits.is_moving(wish.group.workload.uid)
     limits.promise(wish)
