@@ -67,12 +67,13 @@ def raw_workload(name: str, replicas: int, **spec: Any) -> dict[str, Any]:
 
 
 class Watched:
-    """A store that tests wait on: each change of it is an occasion to look again."""
+    """Stores that tests wait on: each change of one is an occasion to look again."""
 
-    def __init__(self, store: Store[Any]) -> None:
+    def __init__(self, *stores: Store[Any]) -> None:
         self._changes: queue.Queue[None] = queue.Queue()
-        self._store = store
-        store.subscribe(lambda old, new: self._changes.put(None))
+        self._stores = stores
+        for store in stores:
+            store.subscribe(lambda old, new: self._changes.put(None))
 
     def until(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + WAIT_SECONDS
@@ -80,7 +81,7 @@ class Watched:
             try:
                 self._changes.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                pytest.fail(f"did not come: {self._store.values()}")
+                pytest.fail(f"did not come: {[store.values() for store in self._stores]}")
 
 
 @contextmanager
@@ -202,7 +203,7 @@ def test_informers_follow_a_workload_through_its_life(client: Client, namespace:
     deployments: Store[Workload] = Store()
     replica_sets: Store[ReplicaSet] = Store()
     pods: Store[Pod] = Store()
-    watched = Watched(pods)
+    watched = Watched(deployments, replica_sets, pods)
     with following(
         Informer(client, DEPLOYMENTS, deployments),
         Informer(client, REPLICA_SETS, replica_sets),
@@ -216,7 +217,7 @@ def test_informers_follow_a_workload_through_its_life(client: Client, namespace:
             return [pod for pod in pods.values() if pod.owner is not None and pod.owner.uid in revisions]
 
         watched.until(lambda: len([pod for pod in pods_of_it() if pod.ready]) == 3)
-        assert deployments.get(Key(namespace, "web")) is not None
+        watched.until(lambda: deployments.get(Key(namespace, "web")))
         client.patch(f"{within(namespace, DEPLOYMENTS)}/web", {"spec": {"replicas": 1}})
         watched.until(lambda: len(pods_of_it()) == 1)
         client.delete(f"{within(namespace, DEPLOYMENTS)}/web", {"propagationPolicy": "Foreground"})
