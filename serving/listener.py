@@ -118,9 +118,9 @@ class Listener:
 
     def admit(self, connection: Connection) -> bool:
         """Whether there is room for it."""
+        self.arriving.discard(connection)
         if len(self._connections) >= self.limits.connections:
             return False
-        self.arriving.discard(connection)
         self._connections.add(connection)
         self._counted(len(self._connections))
         return True

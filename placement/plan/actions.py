@@ -136,12 +136,11 @@ class Skipped:
     why: Why
     blocked: Blocked
     pods: int = 1
-    detail: str = ""
 
     @property
     def text(self) -> str:
         count = "1 pod" if self.pods == 1 else f"{self.pods} pods"
-        return f"{count} not moved ({self.why}): {self.blocked}" + (f": {self.detail}" if self.detail else "")
+        return f"{count} not moved ({self.why}): {self.blocked}"
 
     def raw(self) -> dict[str, Any]:
         return {"workload": f"{self.workload.kind} {self.workload.key}", "reason": self.text}

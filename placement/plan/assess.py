@@ -51,7 +51,6 @@ class Wish:
     to: Class
     how: How
     blocked: Blocked | None = None
-    detail: str = ""
 
     def explain(self) -> str:
         """`web-4 should run on on-demand (wrong-class): a rollout is under way`."""

@@ -1,6 +1,6 @@
 """How much may be under way at once: per workload, node, namespace, in all, per minute, per quota and budget.
 
-One plan has one `Limits`, which all planners ask and charge. What is under way when the plan begins counts already.
+One plan has one `MoveLimits`, which all planners ask and charge. What is under way when the plan begins counts already.
 """
 
 from __future__ import annotations
