@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 # Tests on a control plane mostly wait for it. Each file stays with one worker, and files start in their order.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help venv demo test check lint types unit bench soak requirements image clean
+.PHONY: help venv demo test check lint types unit bench soak integration requirements image clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | while IFS='|' read -r target text; do printf '  make %-14s%s\n' "$$target" "$$text"; done
@@ -48,6 +48,9 @@ soak: $(READY) ## proofs too long for every change: rotations, replicas, 100,000
 	@SPOTWEAVE_REQUIRE_CLUSTER=1 SPOTWEAVE_SOAK=1 $(PYTEST) -m 'soak or timed' tests --timeout=0
 	@SPOTWEAVE_SOAK=1 $(PYTEST) tests/webhook/test_fuzz.py --timeout=0
 	@SPOTWEAVE_SOAK=1 $(PYTEST) -m 'hypothesis and not cluster and not soak' tests --ignore=tests/webhook/test_fuzz.py --timeout=0
+
+integration: $(READY) ## beside the real Karpenter and descheduler, built on the first run (SPOTWEAVE_REST_SECONDS=300: longer)
+	@SPOTWEAVE_REQUIRE_CLUSTER=1 SPOTWEAVE_INTEGRATION=1 $(PYTEST) -m integration tests/integration --timeout=0
 
 requirements: $(READY) ## pin the dependencies of setup.cfg anew, with hashes
 	@$(BIN)/uv pip compile -q -U setup.cfg --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements/run.txt

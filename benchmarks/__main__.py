@@ -1,18 +1,21 @@
-"""`make bench`: runs every benchmark, or those that are named. ROUNDS=N takes so many rounds instead of the usual."""
+"""`make bench`: runs every benchmark, or the named ones. ROUNDS=N sets the number of rounds."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import bound, polling, scale, silent, spread, walks
+from benchmarks import bound, evictions, fit, hostile, polling, scale, silent, spread, walks
 from benchmarks.admission import compare as admission
 from benchmarks.creation import compare as creation
 
 BENCHMARKS = {
     "admission": admission.main,
     "silent": silent.main,
+    "hostile": hostile.main,
     "creation": creation.main,
     "bound": bound.main,
+    "evictions": evictions.main,
+    "fit": fit.main,
     "polling": polling.main,
     "scale": scale.main,
     "spread": spread.main,

@@ -60,7 +60,7 @@ def _rounds(options: Options, count: int) -> Sequence[dict[str, dict[str, float]
 
 
 def _learn_policy(cluster: LocalCluster, client: Client) -> None:
-    """From a small Deployment of ours. Its pods differ from the others' in nothing: the template gives their hash."""
+    """From a small Deployment that ours placed. Its pods equal the others: the template defines their hash."""
     with present(OURS, cluster.kubeconfig):
         _until_bound(client, OURS, 10)
         placed = check(client, OURS, 10)
@@ -99,7 +99,7 @@ class _Event(msgspec.Struct):
 
 
 def _until_bound(client: Client, which: str, replicas: int) -> float:
-    """Watches pods that have a node, which is little work for the API server beside what is measured."""
+    """Watches pods with a node, which costs the API server little compared with what is measured."""
     watch = _watch(client, which)
     begun = time.monotonic()
     client.post(f"/apis/apps/v1/namespaces/{which}/deployments", _deployment(replicas))
@@ -112,7 +112,7 @@ def _until_bound(client: Client, which: str, replicas: int) -> float:
             if len(bound) == replicas:
                 taken = time.monotonic() - begun
                 break
-        else:  # in bursts, the API server cuts watches that lag; a new one begins with what is there
+        else:  # in bursts, the API server ends watches that lag; a new one begins with the present state
             watch = _watch(client, which)
     watch.close()
     return taken
@@ -138,7 +138,7 @@ def _deployment(replicas: int) -> dict[str, Any]:
 
 
 def _delete(client: Client, which: str) -> None:
-    """All at once: the controllers would take as long to delete the pods as to create them."""
+    """Deletes all pods at once: the controllers would take as long to delete them as to create them."""
     collection = f"/apis/apps/v1/namespaces/{which}"
     client.delete(f"{collection}/deployments/web")
     for replica_set in client.get_json(f"{collection}/replicasets")["items"]:

@@ -1,8 +1,9 @@
-"""Three namespaces of one cluster: none (nobody touches its pods), ours, and policy.
+"""Three namespaces of one cluster: none (no admission), ours, and policy.
 
-`policy` is the in-tree rival, a MutatingAdmissionPolicy (CEL). It is made from a pod that ours has placed, so that both
-make the same patch; but it is static: it counts nothing, so every pod gets what that one got. Workloads are all on
-spot, the larger of our two patches: label, annotations, node affinity with a preferred pool, spread, toleration.
+`policy` is the in-tree alternative, a MutatingAdmissionPolicy (CEL). It is generated from a pod that our webhook
+placed, so both make the same patch. But it is static: it counts nothing, and every pod gets the same patch. Workloads
+are all on spot, the larger of our two patches: label, annotations, node affinity with a preferred pool, spread,
+toleration.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ _POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 _BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
 _NAME = "benchmark"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PLAIN_MAPS = ("annotations", "matchLabels")  # of text to text; all else is an object whose fields the schema names
+_PLAIN_MAPS = ("annotations", "matchLabels")  # from text to text; all others are objects whose fields the schema names
 _PATIENCE_SECONDS = 60.0
 
 
 @contextmanager
 def present(which: str, kubeconfig: Path) -> Iterator[Installed | None]:
-    """Ours runs only while it is measured: its watches cost the API server something, whoever creates the pods."""
+    """Ours runs only while it is measured: its watches cost the API server something in other turns, too."""
     if which != OURS:
         yield None
         return
@@ -50,7 +51,7 @@ def present(which: str, kubeconfig: Path) -> Iterator[Installed | None]:
 
 
 def turns(number: int) -> tuple[str, ...]:
-    """The contenders in an order that is another one in each round."""
+    """The contenders, in a different order in each round."""
     start = number % len(CONTENDERS)
     return CONTENDERS[start:] + CONTENDERS[:start]
 
@@ -84,7 +85,7 @@ def pods_path(which: str) -> str:
 
 
 def check(client: Client, which: str, expected: int) -> dict[str, Any]:
-    """One of the pods. Raises unless there are so many, and all of them carry the patch (with `none`: none does)."""
+    """One of the pods. Raises unless the number is as expected and all carry the patch (with `none`, no pod does)."""
     pods = client.get_json(pods_path(which))["items"]
     placed = sum(map(is_placed, pods))
     if (len(pods), placed) != (expected, 0 if which == NONE else expected):
@@ -112,7 +113,7 @@ def _is_ours(toleration: Mapping[str, Any]) -> bool:
 
 
 def empty(client: Client, which: str) -> None:
-    """Deletes all pods, and those that come while they are deleted."""
+    """Deletes all pods, including those created meanwhile."""
 
     def is_empty() -> bool:
         if not client.get_json(pods_path(which), {"limit": 1})["items"]:
@@ -127,7 +128,7 @@ def empty(client: Client, which: str) -> None:
 
 
 def install_policy(client: Client, placed: Mapping[str, Any], trial: Mapping[str, Any]) -> None:
-    """Makes the policy that does to pods what was done to this one; returns when it does so to the trial pod."""
+    """Creates a policy that applies the patch of this pod to all pods; returns when it patches the trial pod."""
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
     namespace = {"matchLabels": {"kubernetes.io/metadata.name": POLICY}}
     spec = {
@@ -157,9 +158,9 @@ def _patched(raw_pod: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def expression(placed: Mapping[str, Any]) -> str:
-    """The JSON patch in CEL. Lists that the schema calls atomic rule out the other kind, an apply configuration.
+    """The JSON patch in CEL. Lists that are atomic in the schema exclude the other kind, an apply configuration.
 
-    Objects are added to a list one by one: the API server (1.36) panics over a list of them as a value.
+    Objects are added to a list one by one: the API server (1.36) panics if a list of them is the value.
     """
     metadata, spec = placed["metadata"], placed["spec"]
     spread, tolerations = (f"Object.spec.{key}" for key in ("topologySpreadConstraints", "tolerations"))

@@ -1,8 +1,8 @@
-"""An API server that tells: lists of the synthetic cluster, and a watch of its pods that speaks when asked to.
+"""A simulated API server: lists of the synthetic cluster, and a watch of its pods that sends changes on request.
 
-`python -m benchmarks.feed 5000 10000 20000` prints its port. `POST /speak` makes every watch of pods say 20,000
-changes, as fast as they are taken: each of another pod, in no order. Who asks for the Lease gets it; all other writes
-are taken and forgotten.
+`python -m benchmarks.feed 5000 10000 10000` prints its port. `POST /speak` makes every watch of pods send 10,000
+changes, as fast as they are read, each of another pod, in no order. The Lease is granted to any caller. All other
+writes are accepted and dropped.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from benchmarks.synthetic import Collection, Size, collections, raw_pod
+from benchmarks.synthetic import PODS_PER_WORKLOAD, Collection, Size, collections, raw_pod
 from kube.lease import PATH as LEASE
 from kube.lease import lease_object, released_spec
 
 VERSION = "1000000"
-BATCH = 50  # changes that are sent at once
+BATCH = 50  # changes sent at once
 NONE = Collection(0, lambda _: {})
 _encode = msgspec.json.encode
 
 
 def page(size: Size, resource: str, first: int, limit: int) -> bytes:
-    """A part of a list; the continue token is the number of the next object. What is not known is not there."""
+    """A page of a list; the continue token is the number of the next object. Unknown resources are empty."""
     of = collections(size).get(resource, NONE)
     end = min(of.count, first + limit)
     metadata = {"resourceVersion": VERSION, **({"continue": str(end)} if end < of.count else {})}
@@ -40,10 +40,12 @@ def pages(size: Size, resource: str, limit: int = 500) -> Iterator[bytes]:
 
 
 def changes(size: Size, count: int) -> Iterator[bytes]:
-    """Lines of a watch. Pods of the whole cluster, each at most once, cease to be ready."""
-    stride = next(each for each in (7919, 7907, 7901) if size.pods % each)
+    """Lines of a watch: pods become unready, one of each workload in turn, each pod at most once."""
+    stride = next(each for each in (7919, 7907, 7901) if size.workloads % each)
     for number in range(count):
-        raw = raw_pod(number * stride % size.pods, size, version=int(VERSION) + 1 + number, ready=False)
+        workload = number * stride % size.workloads
+        pod = workload * PODS_PER_WORKLOAD + (number // size.workloads + workload) % PODS_PER_WORKLOAD
+        raw = raw_pod(pod, size, version=int(VERSION) + 1 + number, ready=False)
         yield _encode({"type": "MODIFIED", "object": raw}) + b"\n"
 
 
@@ -84,7 +86,7 @@ class _Feed(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _watch(self, resource: str, seconds: float) -> None:
-        """Silent until its time is over, but for pods when it is time to speak."""
+        """Sends nothing until its time is over, except changes of pods on request."""
         self.send_response(200)
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
@@ -107,7 +109,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Silent: the program under test ends without a word."""
+        """Silent: the program under test ends without closing its connections."""
 
 
 def main(nodes: int, workloads: int, events: int) -> None:

@@ -1,11 +1,11 @@
-"""What people who look at the dashboard cost the rebalancer: its CPU seconds per pass with fifty of them and with none.
+"""What viewers of the dashboard cost the rebalancer: its CPU seconds per pass with fifty viewers and with none.
 
-A program of its own has a rebalancer's index of 30,000 pods in 2,000 workloads, its real loop, metrics, history and
-dashboard. Pods cease to be ready and are ready again, at a steady rate; each change is decoded from a line of a watch,
-as an informer does it. There is no API server, no Lease, no Event: what a real rebalancer does beside is not counted,
-so the ratio is worse here than in a cluster. Contenders: nobody; fifty pages, which ask as the page does; and fifty
-scripts, which ask for the overview every two seconds, each time on a new connection and knowing nothing of what they
-were told before. CPU seconds are those of the whole process; passes are those of the loop in the same time.
+A separate process has a rebalancer's index of 30,000 pods in 2,000 workloads, its real loop, metrics, history and
+dashboard. Pods become unready and ready again at a steady rate. Each change is decoded from a line of a watch, as in an
+informer. There is no API server, no Lease and no Event. A real rebalancer does more, which is not counted, so the ratio
+is worse here than in a cluster. The contenders are: no viewers; fifty pages, which poll as the page does; and fifty
+scripts, which fetch the overview every two seconds, each time on a new connection and without `If-None-Match`. CPU
+seconds are those of the whole process; passes are those of the loop in the same time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SIZE = Size(500, 2000, old_revisions=2)
 ROUNDS = 7
 SECONDS = 12.0
 CLIENTS = 50
-RATES = (0, 10, 100)  # changes a second: nothing happens; an ordinary day; rollouts
+RATES = (0, 10, 100)  # changes per second: at rest; an ordinary day; rollouts
 CHANGED = 600  # pods, in turn
 POLL_SECONDS = 2.0
 NOBODY, PAGES, SCRIPTS = "nobody", f"{CLIENTS} pages", f"{CLIENTS} scripts"
@@ -67,7 +67,7 @@ FIGURES = {
 def main() -> None:
     with _rebalancer() as running:
         for rate in RATES:
-            running.measured(NOBODY, rate)  # the first time is no measure
+            running.measured(NOBODY, rate)  # warm up
             rounds = [_round(running, number, rate) for number in range(rounds_wanted(ROUNDS))]
             title = f"{CLIENTS} clients of the dashboard, {rate} changes a second"
             tell(f"polling-{rate}", title, rounds, FIGURES, [(PAGES, NOBODY), (SCRIPTS, NOBODY)])
@@ -82,7 +82,7 @@ def _round(running: Running, number: int, rate: int) -> Round:
 
 @dataclass(frozen=True)
 class Running:
-    """The program that is measured, and where it answers."""
+    """The measured program and its address."""
 
     process: subprocess.Popen[str]
     port: int
@@ -91,8 +91,8 @@ class Running:
         clients = None if which == NOBODY else self._clients(which)
         if clients is not None:
             assert clients.stdout is not None
-            clients.stdout.readline()  # all have been answered twice: they ask at their steady pace
-            time.sleep(POLL_SECONDS / 2)  # half-way to the next time that all of them ask
+            clients.stdout.readline()  # all were answered twice: they poll at their steady pace
+            time.sleep(POLL_SECONDS / 2)  # half-way to the next time that all of them poll
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{rate}\n")
@@ -134,7 +134,7 @@ class _Nobody:
 
 
 class Passes:
-    """The loop's work: how often, and at what price."""
+    """The loop's passes: their number and their cost."""
 
     def __init__(self, index: Index) -> None:
         self.count = 0
@@ -200,7 +200,7 @@ def _measured(passes: Passes, stores: Stores, lines: Iterator[bytes], rate: int)
 
 
 def _lines() -> list[bytes]:
-    """Of a watch: pods of the whole cluster cease to be ready, then all of them are ready again."""
+    """Lines of a watch: pods of the whole cluster become unready, then all become ready again."""
     chosen = range(0, SIZE.pods, SIZE.pods // CHANGED)
     return [
         msgspec.json.encode({"type": "MODIFIED", "object": raw_pod(pod, SIZE, version=2 + ready, ready=bool(ready))})
@@ -243,9 +243,9 @@ class Looker:
 
 
 async def look(port: int, *, is_page: bool) -> None:
-    """Until it is told to stop. Says when all were answered, and in the end how many answers there were a second.
+    """Runs until it is stopped. Prints when all were answered and, at the end, the number of answers per second.
 
-    Each has connections of its own, as each browser has: pages that shared them would be counted as fewer.
+    Each viewer has its own connections, as each browser has. Pages that share them would be counted as fewer.
     """
     chance, url = random.Random(port), f"http://127.0.0.1:{port}/api/v1/"
     async with AsyncExitStack() as sessions:
@@ -255,7 +255,7 @@ async def look(port: int, *, is_page: bool) -> None:
             session = await sessions.enter_async_context(aiohttp.ClientSession(connector=connector))
             lookers.append(Looker(url, is_page, session))
         tasks = [asyncio.create_task(each.looks(chance.random() * POLL_SECONDS)) for each in lookers]
-        while not all(each.answers > 1 for each in lookers):  # so that the first questions, all at once, are over
+        while not all(each.answers > 1 for each in lookers):  # until the first requests, all at once, are over
             await asyncio.sleep(0.05)
         print("ready", flush=True)
         began, before = time.monotonic(), sum(each.answers for each in lookers)

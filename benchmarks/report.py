@@ -1,4 +1,4 @@
-"""What interleaved rounds come to: medians, ratios round by round with their spread, a table and a JSON file."""
+"""The results of interleaved rounds: medians, ratios within rounds and their spread, a table and a JSON file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Round = Mapping[str, Mapping[str, float]]  # contender → figure → value
 
 
 def rounds_wanted(usual: int) -> int:
-    """$ROUNDS, else as many as this benchmark usually takes."""
+    """$ROUNDS, or the usual number of this benchmark."""
     return int(os.environ.get("ROUNDS", usual))
 
 
@@ -37,7 +37,7 @@ class Ratio:
 
 
 def ratio(rounds: Sequence[Round], figure: str, one: str, other: str) -> Ratio | None:
-    """Taken within each round, since the machine differs between rounds; None where it says nothing."""
+    """Taken within each round, since the machine differs between rounds; None if it cannot be computed."""
     found = [each[one][figure] / each[other][figure] for each in rounds if each[other].get(figure)]
     return Ratio(statistics.median(found), min(found), max(found)) if found else None
 
@@ -47,7 +47,7 @@ def tell(
 ) -> None:
     """Prints a row for each figure (key → its name), with the ratios of the pairs; writes out/bench/NAME.json."""
     contenders = list(rounds[0])
-    load = os.getloadavg()[2]  # of the last quarter of an hour: where others are at work, times say little
+    load = os.getloadavg()[2]  # of the last 15 minutes: on a busy machine, times mean little
     table = Table(title=f"{title}; medians of {len(rounds)} rounds, ratios with their spread; load {load:.1f}")
     for column in ("", *contenders, *(f"{one} / {other}" for one, other in pairs)):
         table.add_column(column, justify="right")

@@ -1,10 +1,11 @@
-"""What a rebalancer costs in a cluster of Kubernetes' own limits, and in one of a tenth of that.
+"""What a rebalancer costs in a cluster at Kubernetes' own limits, and in one of a tenth of that size.
 
-The whole program, as `spotweave rebalancer` puts it together, leads in a process of its own, with a server that tells
-of a synthetic cluster. Measured are its memory (with the page and the metrics that were asked for), the CPU time of
-its pods' informer per pod of the list (with the reading of HTTP and the filing into stores) and per event of the watch,
-and how long it takes until all is synced. Plans and passes are measured on stores in memory, with the real loop.
-CPU time is taken per thread, so that the server and noisy neighbours disturb it as little as may be.
+The whole program, as `spotweave rebalancer` puts it together, leads in its own process, against a server with a
+synthetic cluster. The benchmark measures its memory (after requests for the page and the metrics), the CPU time of its
+pod informer per listed pod (including HTTP and the stores) and per watch event, and the time until all is synced. Plans
+and passes are measured on stores in memory, with the real loop. CPU time is taken per thread, so that the server and
+noisy neighbours disturb it as little as possible. There is one event for each workload: several events of one workload
+within a pass cost one assessment, so in a smaller cluster the same number of events would cost less.
 """
 
 from __future__ import annotations
@@ -61,7 +62,6 @@ ROOT = Path(__file__).parent.parent
 OUT = ROOT / "out" / "bench"
 FULL = Size()
 SIZES = (FULL.tenth(), FULL)
-EVENTS = 10_000
 DECODED_PODS = 15_000
 FASTEST_OF = 5
 ROUNDS = rounds_wanted(3)
@@ -71,7 +71,7 @@ PODS_INFORMER = f"informer-{PODS_IN_FULL.name}"
 
 Figures = dict[str, float]
 
-# What is shown, in this order, if it was measured.
+# The figures to show, in this order, if they were measured.
 SHOWN = {
     "pods": "pods",
     "nodes": "nodes",
@@ -119,9 +119,9 @@ def _followed_once(size: Size) -> Figures:
 
 
 def _measured(what: str, size: Size, *more: int) -> Figures:
-    """In a process of its own, which has seen nothing before, and with the settings of the image."""
+    """In a new process, with the settings of the image."""
     command = (sys.executable, "-m", "benchmarks.scale", what, *map(str, (size.nodes, size.workloads, *more)))
-    settings = {**os.environ, "MALLOC_ARENA_MAX": "1"}
+    settings = {**os.environ, "MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
     told = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, env=settings)
     figures: Figures = json.loads(told.stdout)
     return figures
@@ -129,7 +129,7 @@ def _measured(what: str, size: Size, *more: int) -> Figures:
 
 @contextmanager
 def _feeding(size: Size) -> Iterator[int]:
-    command = (sys.executable, "-m", "benchmarks.feed", str(size.nodes), str(size.workloads), str(EVENTS))
+    command = (sys.executable, "-m", "benchmarks.feed", str(size.nodes), str(size.workloads), str(size.workloads))
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as feed:
         try:
             assert feed.stdout is not None
@@ -139,7 +139,7 @@ def _feeding(size: Size) -> Iterator[int]:
 
 
 def follow(size: Size, port: int) -> Figures:
-    """The program that is measured."""
+    """The measured program."""
     client = Client(Configuration(host=f"http://127.0.0.1:{port}"), user_agent="spotweave-bench")
     program = RebalancerProgram(client, configuration.Configuration(), NO_FAULTS)
     start_mib, began = _memory_mib("VmRSS"), time.monotonic()
@@ -156,8 +156,8 @@ def follow(size: Size, port: int) -> Figures:
         _await(lambda: program.viewer.view() is not None)
         _look(probes_port, page_port)
         synced_mib, planned_seconds = _memory_mib("VmRSS"), _cpu_seconds("loop")
-        event_seconds = _heard(client, program.followed.stores.of(PODS_IN_FULL), min(EVENTS, size.pods)) - list_seconds
-        time.sleep(2.0)  # and everything was decided
+        event_seconds = _heard(client, program.followed.stores.of(PODS_IN_FULL), size.workloads) - list_seconds
+        time.sleep(2.0)  # until everything is decided
         loop_seconds = _cpu_seconds("loop") - planned_seconds
         _look(probes_port, page_port)
         program.loop.stop()
@@ -169,8 +169,8 @@ def follow(size: Size, port: int) -> Figures:
         "rss_peak_mib": _memory_mib("VmHWM"),
         "sync_seconds": sync_seconds,
         "list_us": list_seconds / size.pods * 1e6,
-        "event_us": event_seconds / EVENTS * 1e6,
-        "decide_us": loop_seconds / EVENTS * 1e6,
+        "event_us": event_seconds / size.workloads * 1e6,
+        "decide_us": loop_seconds / size.workloads * 1e6,
         **{name: float(count) for name, count in _counted(program.followed.stores).items()},
     }
 
@@ -184,7 +184,7 @@ def _await(is_so: Callable[[], bool]) -> None:
 
 
 def _look(probes_port: int, page_port: int) -> None:
-    """As Prometheus and a person do."""
+    """Requests what Prometheus and a person would."""
     paths = ((probes_port, "metrics"), *((page_port, path) for path in ("", "api/v1/overview", "api/v1/workloads")))
     for port, path in paths:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=SYNC_SECONDS) as answer:
@@ -192,7 +192,7 @@ def _look(probes_port: int, page_port: int) -> None:
 
 
 def _heard(client: Client, pods: Store[Pod], changes: int) -> float:
-    """The informer's CPU time when so many changes are in the store."""
+    """The informer's CPU time until this many changes are in the store."""
     left, done = [changes], threading.Event()
 
     def count(_old: Pod | None, _new: Pod | None) -> None:
@@ -208,7 +208,7 @@ def _heard(client: Client, pods: Store[Pod], changes: int) -> float:
 
 
 def decode(size: Size) -> Figures:
-    """Decoding alone, from memory: once, in a row, as in a list; then again, the fastest of some times."""
+    """Decoding alone, from memory: once in sequence, as in a list; then the fastest of several times."""
     pods = min(size.pods, DECODED_PODS)
     bodies = [
         page(size, PODS_IN_FULL.name, first, PAGE_SIZE) for first in range(size.pods - pods, size.pods, PAGE_SIZE)
@@ -224,7 +224,7 @@ def decode(size: Size) -> Figures:
 
 
 def _cpu_seconds_of(read: Callable[[bytes], object], bodies: list[bytes], times: int) -> float:
-    """For all of them; for each the fastest of so many times."""
+    """The sum over all bodies of the fastest of several times."""
     return sum(min(_once(read, body) for _ in range(times)) for body in bodies)
 
 
@@ -235,7 +235,7 @@ def _once(read: Callable[[bytes], object], body: bytes) -> float:
 
 
 class _Nothing(msgspec.Struct):
-    """Reading into it goes over every byte and keeps none."""
+    """Decoding into it reads every byte and keeps none."""
 
 
 _skim = msgspec.json.Decoder(_Nothing).decode
@@ -251,7 +251,7 @@ def _counted(stores: Stores) -> dict[str, int]:
 
 
 def _cpu_seconds(name: str) -> float:
-    """Of a thread, since it began."""
+    """The CPU time of a thread since it began."""
     (thread,) = (each for each in threading.enumerate() if each.name == name)
     assert thread.ident is not None
     return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
@@ -266,15 +266,15 @@ def _memory_mib(field: str) -> float:
 
 
 def _planned(size: Size) -> Figures:
-    """How long a plan takes, from nothing assessed to all actions chosen, and what an event costs. CPU time."""
+    """CPU time of a plan, from nothing assessed to all actions chosen, and of an event."""
     stores, index = index_in_memory(size)
     gc.set_threshold(*THRESHOLDS)  # as the program (`kube.gctuning`)
-    gc.freeze()  # what was read once is not looked at again and again
+    gc.freeze()  # what was read is not collected again and again
     now = time.time()
     idle = _plan_seconds(index, now)
     loop = _loop(index)
     loop.once()
-    gc.collect()  # what the full plan left young would be walked through on the account of the next events
+    gc.collect()  # otherwise the next events would pay for collecting what the full plan left
     gc.freeze()
     figures = {"pass_us": _pass_us(stores, loop)}
     nodes = stores.of(NODES).values()
@@ -307,7 +307,7 @@ def _plan_seconds(index: Index, now: float) -> float:
 
 
 def _loop(index: Index) -> Loop:
-    """With all that hears of a pass, but nobody to write to: nothing that is planned is ever done."""
+    """With all observers of a pass, but without a writer: no planned action is carried out."""
     nobody: Any = None
     around = Around(lambda: True, lambda: True, Outages, lambda: None)
     viewer, history = Viewer(index, around), History()
@@ -323,7 +323,7 @@ def _loop(index: Index) -> Loop:
 
 
 def _pass_us(stores: Stores, loop: Loop) -> float:
-    """Of a pod that becomes unready, and ready again: a pass each."""
+    """A pod becomes unready and ready again, with one pass each."""
     loop.once()
     store = stores.of(PODS_IN_FULL)
     pods = store.values()[:: max(1, len(store) // PASSES)][:PASSES]
@@ -337,7 +337,7 @@ def _pass_us(stores: Stores, loop: Loop) -> float:
 
 def _scene(index: Index, now: float) -> Scene:
     return Scene(
-        index.restless,
+        index.restless(),
         index.ground,
         index.used,
         now,

@@ -1,7 +1,7 @@
-"""Whether silent connections cost anybody anything: admission's latency with 256 of them, and with none.
+"""Whether silent connections slow admission down: its latency with 256 of them, and with none.
 
-The API server's client dials ahead: such a connection has finished its handshake and never sends a byte. Measured are
-reviews one after the other, on a connection that is kept (as the API server does) and on a new one for each.
+The API server's client dials ahead: such a connection has finished its handshake and never sends a byte. Reviews are
+measured one after the other, on a connection that stays open (as the API server does) and on a new one for each.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _measure(directory: Path, address: str, silent: int) -> dict[str, float]:
 
 @contextmanager
 def _silent_connections(directory: Path, address: str, count: int) -> Iterator[None]:
-    """Raises at the end if the server has closed one of them: then it was not this that was measured."""
+    """Raises at the end if the server has closed one of them, because the measurement is then invalid."""
     context = ssl.create_default_context(cafile=str(directory / "ca.crt"))
     host, _, port = address.partition(":")
     with ExitStack() as stack:
@@ -76,7 +76,7 @@ def _silent_connections(directory: Path, address: str, count: int) -> Iterator[N
 
 
 def _is_open(connection: ssl.SSLSocket) -> bool:
-    """Nothing to read and no end: it is as it was."""
+    """There is nothing to read and it was not closed."""
     connection.setblocking(False)
     try:
         connection.recv(1)

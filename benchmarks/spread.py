@@ -1,7 +1,7 @@
 """How a workload's spot pods are spread over pools: with our pool preference, and with zone and host spread alone.
 
-Pools are what the cloud takes away at once, and no topology key names one. Six spot pools of unequal size in three
-zones; the figure is the share of a workload's spot pods in its fullest pool, by the real scheduler.
+The cloud takes a whole pool away at once, and no topology key names a pool. There are six spot pools of unequal size in
+three zones. The figure is the share of a workload's spot pods in its fullest pool, with the real scheduler.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _fullest(client: Client, namespace: str, name: str, size: int, pools: dict[str, tuple[str, str]]) -> int:
-    """How many of the pods are in the pool that holds most of them."""
+    """The number of pods in the fullest pool."""
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
     client.post(path, _deployment(name, size, by_hand=namespace == "plain"))
     deadline = time.monotonic() + 120
@@ -79,7 +79,7 @@ def _fullest(client: Client, namespace: str, name: str, size: int, pools: dict[s
 
 
 def _deployment(name: str, size: int, *, by_hand: bool) -> dict[str, Any]:
-    """All on spot: by our policy, or by what somebody without us would write."""
+    """All on spot: by our policy, or by hand-written affinity."""
     spread = [
         {
             "maxSkew": 1,

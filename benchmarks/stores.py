@@ -14,7 +14,7 @@ from rebalancer.index import Index
 
 
 def index_in_memory(size: Size) -> tuple[Stores, Index]:
-    """A whole cluster, and an index that has heard of it and follows it from now on."""
+    """A whole cluster, and an index that has read it and follows its changes."""
     stores, index = Stores(rows_of(REBALANCER)), Index(Configuration())
     stores.subscribe(index.observe)
     for resource, store in stores:

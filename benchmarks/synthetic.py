@@ -1,10 +1,13 @@
-"""A cluster that never was, object by object as an API server would write it: any size, the same each time.
+"""A synthetic cluster, object by object as an API server would write it: any size, the same each time.
 
-Three quarters of the namespaces are opted in and placed by Spotweave as it should be, so that there is nothing to do.
-One workload in ten is a StatefulSet. Pods have what those of real services have: two containers, affinity, tolerations,
-spread constraints, volumes, conditions, managed fields; specs of 4.5 KB, 7.5 KB in all. Siblings differ in name,
-UID, node, token volume, slot, class, preferred pool, and by some seconds in age. Every object is made from its number
-alone.
+Three quarters of the namespaces are opted in and correctly placed by Spotweave, so that there is nothing to do. One
+workload in ten is a StatefulSet. Pods have what pods of real services have: two containers, affinity, tolerations,
+spread constraints, volumes, conditions, managed fields. A spec has 4.5 KB, a pod 7.5 KB in all. Siblings differ in
+name, UID, node, token volume, slot, class, preferred pool, and by some seconds in age. Every object is made from its
+number alone.
+
+Tests build small objects with `tests.builders`. These are apart because their aim is scale: objects as large as those
+of real services, 150,000 of them, without one being kept in memory.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ MEMORY_MIB = (64, 128, 192, 256, 384, 512, 1024)
 SLOTS = Slots(Fraction(7, 10), 1)
 EPOCH = "2026-11-16T12:00:00Z"
 SPOT_TOLERATION = {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+DRIVER = "disks.csi.example"
 SYSTEM_TOLERATIONS = [
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for key in ("not-ready", "unreachable")
@@ -41,7 +45,7 @@ SYSTEM_TOLERATIONS = [
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a cluster. Kubernetes' own limits are 5,000 nodes and 150,000 pods."""
+    """The size of a cluster. Kubernetes' own limits are 5,000 nodes and 150,000 pods."""
 
     nodes: int = 5_000
     workloads: int = 10_000
@@ -67,13 +71,18 @@ class Size:
     def replica_sets(self) -> int:
         return self.deployments * (1 + self.old_revisions)
 
+    @property
+    def claims(self) -> int:
+        """One for each pod of a StatefulSet."""
+        return self.stateful_sets * PODS_PER_WORKLOAD
+
     def tenth(self) -> Size:
         return Size(self.nodes // 10, self.workloads // 10, self.old_revisions)
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """All objects of one resource: how many, and how each is made."""
+    """All objects of one resource: their number, and how to make each."""
 
     count: int
     raw: Callable[[int], Raw]
@@ -93,6 +102,9 @@ def collections(size: Size) -> Mapping[str, Collection]:
         "poddisruptionbudgets": Collection(size.workloads, raw_budget),
         "resourcequotas": Collection(size.namespaces, raw_quota),
         "pods": Collection(size.pods, lambda number: raw_pod(number, size)),
+        "persistentvolumeclaims": Collection(size.claims, lambda number: raw_claim(_claiming(number))),
+        "persistentvolumes": Collection(size.claims, lambda number: raw_volume(_claiming(number), size)),
+        "csinodes": Collection(size.nodes, raw_csi_node),
     }
 
 
@@ -110,7 +122,7 @@ def is_opted_in(namespace: int) -> bool:
 
 
 def uid(kind: int, number: int, part: int = 0) -> str:
-    """36 characters, as everywhere."""
+    """36 characters, as in Kubernetes."""
     return f"{kind:08x}-{part:04x}-4000-8000-{number:012x}"
 
 
@@ -118,7 +130,7 @@ def uid(kind: int, number: int, part: int = 0) -> str:
 
 
 def node_class(node: int) -> Class:
-    """Three of five are spot."""
+    """Three in five nodes are spot."""
     return Class.SPOT if node % 5 < 3 else Class.ON_DEMAND
 
 
@@ -208,12 +220,12 @@ def _template_labels(workload: int) -> dict[str, str]:
 
 @lru_cache(100)
 def _template_spec(workload: int) -> msgspec.Raw:
-    """Encoded, since all revisions have the same."""
+    """Encoded once, since all revisions share it."""
     return msgspec.Raw(msgspec.json.encode(pod_spec(workload)))
 
 
 def raw_workload(workload: int) -> Raw:
-    """A Deployment, or a StatefulSet where its number says so."""
+    """A Deployment or a StatefulSet, depending on its number."""
     template = {"metadata": {"labels": _template_labels(workload)}, "spec": _template_spec(workload)}
     rolling = {"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}, "type": "RollingUpdate"}
     spec: Raw = {"replicas": PODS_PER_WORKLOAD, "selector": _selector(workload), "template": template}
@@ -234,7 +246,7 @@ def raw_workload(workload: int) -> Raw:
 
 
 def raw_replica_set(workload: int, age: int) -> Raw:
-    """The revision that is live has age 0; older ones are scaled to zero."""
+    """The live revision has age 0; older ones are scaled to zero."""
     replicas = 0 if age else PODS_PER_WORKLOAD
     mark = {names.POD_TEMPLATE_HASH: _hash(workload, age)}
     labels = _template_labels(workload) | mark
@@ -268,6 +280,50 @@ def raw_budget(workload: int) -> Raw:
     return {"metadata": metadata | {"generation": 1, **_meta(workload)}, "spec": spec, "status": status}
 
 
+# --- volumes ----------------------------------------------------------------------------------------------------------
+
+
+def _claiming(number: int) -> int:
+    """The pod that has this claim."""
+    stateful, slot = divmod(number, PODS_PER_WORKLOAD)
+    return (stateful * 10 + 9) * PODS_PER_WORKLOAD + slot
+
+
+def claim_name(pod: int) -> str:
+    return f"data-{pod_name(pod)}"
+
+
+def raw_claim(pod: int) -> Raw:
+    namespace = _namespace_of(pod // PODS_PER_WORKLOAD)
+    bound = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
+    metadata = {"name": claim_name(pod), "namespace": namespace, "uid": uid(8, pod), "annotations": bound, **_meta(pod)}
+    modes, size = ["ReadWriteOnce"], {"storage": "10Gi"}
+    spec = {"accessModes": modes, "volumeName": f"pvc-{uid(8, pod)}", "storageClassName": "fast"}
+    status = {"phase": "Bound", "accessModes": modes, "capacity": size}
+    return {"metadata": metadata, "spec": {**spec, "resources": {"requests": size}}, "status": status}
+
+
+def raw_volume(pod: int, size: Size) -> Raw:
+    zone, _ = POOLS[pod_node(pod, size) // 5 % len(POOLS)]
+    expression = {"key": names.ZONE, "operator": "In", "values": [zone]}
+    return {
+        "metadata": {"name": f"pvc-{uid(8, pod)}", "uid": uid(9, pod), **_meta(pod)},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "10Gi"},
+            "csi": {"driver": DRIVER, "volumeHandle": f"vol-{pod:017x}", "fsType": "ext4"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+        },
+        "status": {"phase": "Bound"},
+    }
+
+
+def raw_csi_node(node: int) -> Raw:
+    name = node_name(node)
+    driver = {"name": DRIVER, "nodeID": name, "topologyKeys": [names.ZONE], "allocatable": {"count": 26}}
+    return {"metadata": {"name": name, "uid": uid(10, node), **_meta(node)}, "spec": {"drivers": [driver]}}
+
+
 # --- pods -------------------------------------------------------------------------------------------------------------
 
 
@@ -279,7 +335,7 @@ def pod_name(pod: int) -> str:
 
 
 def pod_class(pod: int) -> Class:
-    """What its slot says, where its namespace is opted in."""
+    """The class of its slot, if its namespace is opted in."""
     workload, slot = divmod(pod, PODS_PER_WORKLOAD)
     return SLOTS.class_of(slot) if is_opted_in(workload // WORKLOADS_PER_NAMESPACE) else Class.ON_DEMAND
 
@@ -305,7 +361,7 @@ def raw_pod(pod: int, size: Size, version: int = 1, *, ready: bool = True) -> Ra
     workload, slot = divmod(pod, PODS_PER_WORKLOAD)
     opted_in = is_opted_in(workload // WORKLOADS_PER_NAMESPACE)
     node = pod_node(pod, size)
-    spec = pod_spec(workload, token=f"kube-api-access-{_letters(pod)}", node=node_name(node))
+    spec = pod_spec(workload, f"kube-api-access-{_letters(pod)}", node_name(node), claim_name(pod))
     if opted_in:
         _place(spec, workload, slot)
     return {
@@ -358,21 +414,20 @@ def _pod_metadata(pod: int, opted_in: bool, version: int) -> Raw:
 
 
 def requested(workload: int) -> tuple[int, int]:
-    """Of its own container: CPU in thousandths, memory in MiB. Neighbours differ, and in no rhythm."""
+    """Requests of its own container: CPU in thousandths, memory in MiB. Neighbours differ without a pattern."""
     scattered = (workload * 2654435761 & 0xFFFFFFFF) >> 12
     return CPU_MILLIS[scattered % len(CPU_MILLIS)], MEMORY_MIB[scattered // 8 % len(MEMORY_MIB)]
 
 
-def pod_spec(workload: int, token: str = "", node: str = "") -> Raw:
-    """As in the template; a pod has a node and a volume for its token beside."""
+def pod_spec(workload: int, token: str = "", node: str = "", claim: str = "") -> Raw:
+    """As in the template; a pod also has a node, a volume for its token and, in a StatefulSet, a claim."""
     cpu, memory = requested(workload)
     volumes: list[Raw] = [
         {"name": "config", "configMap": {"name": workload_name(workload), "defaultMode": 420}},
         {"name": "scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"} if workload % 3 else {}},
     ]
-    if is_stateful(workload):
-        claim = {"claimName": f"data-{workload_name(workload)}"}
-        volumes.append({"name": "data", "persistentVolumeClaim": claim})
+    if is_stateful(workload) and claim:
+        volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": claim}})
     mounts = [{"name": each["name"], "mountPath": f"/mnt/{each['name']}"} for each in volumes]
     if token:
         volumes.append({"name": token, "projected": TOKEN})
@@ -486,7 +541,7 @@ def _pod_conditions(pod: int, ready: bool) -> list[Raw]:
 
 
 def pod_moment(pod: int, later: int = 0) -> str:
-    """When it was created, or so many seconds later. A ReplicaSet makes its first pods in bursts: 1, 2, 4, 8."""
+    """When it was created, plus `later` seconds. A ReplicaSet creates its first pods in bursts: 1, 2, 4, 8."""
     workload, slot = divmod(pod, PODS_PER_WORKLOAD)
     second = workload * 7919 % 86_000 + (slot + 1).bit_length() + later
     return f"2026-11-15T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}Z"
@@ -503,7 +558,7 @@ def _apart(workload: int) -> Raw:
 
 
 def _spread(workload: int) -> list[Raw]:
-    """One in four insists on its zones."""
+    """One workload in four has a hard zone constraint."""
     hard = "DoNotSchedule" if workload % 4 == 0 else "ScheduleAnyway"
     return [
         {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": how, "labelSelector": _selector(workload)}
@@ -527,6 +582,6 @@ def _meta(version: int) -> Raw:
 
 
 def _letters(number: int) -> str:
-    """Five characters that differ for neighbours, as names of pods have them."""
+    """Five characters that differ between neighbours, as in names of pods."""
     scattered = (number * 2654435761) & 0xFFFFFFFF
     return "".join("bcdfghjklmnpqrstvwxz2456789"[scattered // 27**place % 27] for place in range(5))

@@ -1,18 +1,21 @@
-"""Counts the rooms of walks through the code: what a newcomer enters who follows one review, or one event.
+"""Counts the rooms of walks through the code: the modules that a newcomer enters to follow one review or one event.
 
-A room is a module of ours. It is entered by a call from another module of ours; consecutive entries of one module count
-once. A return is entering a module that was entered before, with another one entered in between. Coming back to a
-caller because a function has ended is no entry. Code runs through a loop many times that a reader reads once, so "ways
-back" counts returns from one module to the same other one once. Not counted: packages of others, code that the
-standard library writes (constructors of dataclasses), and what tests put in the place of the API server.
+A room is a module of ours. It is entered by a call from another module of ours. Consecutive entries of one module count
+once. A return is an entry of a module that was entered before, with another one in between. Returning to a caller
+because a function has ended is no entry. Code runs through a loop many times, but a reader reads it once. So "ways
+back" counts returns from one module to the same other module once. Not counted: packages of others, code that the
+standard library generates (constructors of dataclasses), and what replaces the API server in tests.
 
 A review is followed from its bytes to the bytes of the answer, below HTTP, with one replica and a leader. The first pod
-of a workload also walks through its policy; later ones of its kind find that worked out. What the program tells
-admission (all is synced, outages, rates, a leader) comes from stand-ins: in production, look-ups of one line each in
+of a workload also passes through its policy; later pods of the same kind find it computed. What the program passes to
+admission (sync state, outages, rates, the leader) comes from stand-ins: in production, look-ups of one line each in
 `webhook.program`, `kube.informer` and `kube.leadership`. Several replicas add `webhook.ownership` and `webhook.peers`.
 
 An event is followed from the store that an informer fills through index and plan until a release is written, which
-takes several passes of the loop: slots first, then the move.
+takes several passes of the loop: slots first, then the move. It is counted twice. The whole walk enters everything that
+runs, also the planners that find nothing to do and every look-up. The path is what leads from the event to the release:
+the calls that are open when the change is filed, when the workload's intent, group, wish and actions are made, and when
+a write is handed to the API. Each such way is read once, although several passes take it.
 """
 
 from __future__ import annotations
@@ -32,10 +35,11 @@ from rich.table import Table
 
 from placement import names
 from placement.model import Class
-from tests.rebalancer.rebalancing import Rebalancer
-from tests.rebalancer.simulation import Cluster
-from tests.webhook.generate import CORPUS, adopted, review_of
-from tests.webhook.world import World
+from tests.builders.api import raw_review
+from tests.rebalancer.rebalancing import SimulatedRebalancer
+from tests.rebalancer.simulation import SimulatedCluster
+from tests.webhook.admissionharness import AdmissionHarness
+from tests.webhook.generate import CORPUS, adopted
 from webhook.metrics import WebhookMetrics
 from webhook.reviewer import Reviewer
 
@@ -43,11 +47,13 @@ ROOT = Path(__file__).parent.parent
 OURS = tuple(f"{ROOT / each}/" for each in ("certs", "kube", "placement", "rebalancer", "report", "serving", "webhook"))
 STAND_INS = f"{ROOT / 'tests'}/"
 MOST_PASSES = 60
+WRITES = frozenset({"annotate", "hand_over"})
+LEADS_ON = frozenset({"Intent", "Group", "Wish", "Action"})  # what is made on the way from an event to a release
 
 
 @dataclass(frozen=True)
 class Walk:
-    """The modules in the order in which they were entered, each entry that is not the same as the one before."""
+    """The modules in the order in which they were entered, without consecutive repetitions."""
 
     entered: tuple[str, ...]
 
@@ -69,17 +75,17 @@ class Walk:
 
     @property
     def ways_back(self) -> int:
-        """Returns, of which those from one module to the same other one count once: a loop is read once."""
+        """Returns, counting those from one module to the same other module once: a loop is read once."""
         ways, seen = list(pairwise(self.entered)), self.entered
         return len({way for number, way in enumerate(ways) if way[1] in seen[:number]})
 
 
 class Walker:
-    """Notes each call from one module of ours to another, while work is done."""
+    """Records each call from one module of ours to another."""
 
     def __init__(self) -> None:
         self.entries: list[str] = []
-        self._inside: list[str | None] = [""]  # the module of each call under way; None: in a stand-in
+        self._inside: list[str | None] = [""]  # the module of each active call; None: in a stand-in
         self._resumed: set[FrameType] = set()
 
     def follow(self, work: Callable[[], object]) -> None:
@@ -97,7 +103,7 @@ class Walker:
             self._inside.pop()
 
     def _room(self, frame: FrameType) -> str | None:
-        """Where this call leads: to where its caller is, unless it enters a module of ours, or a stand-in."""
+        """The room of this call: that of its caller, unless it enters a module of ours or a stand-in."""
         caller, file = self._inside[-1], frame.f_code.co_filename
         if caller is None or file.startswith(STAND_INS):
             return None
@@ -109,12 +115,42 @@ class Walker:
         return room
 
     def _is_resumed(self, frame: FrameType) -> bool:
-        """A generator goes on: nobody enters it again."""
+        """A generator continues; that is no new entry."""
         if not frame.f_code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE):
             return False
         is_known = frame in self._resumed
         self._resumed.add(frame)
         return is_known
+
+
+class PathFinder(Walker):
+    """Notes the modules whose calls are open whenever something is made that leads on, or is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: list[FrameType] = []
+        self._ways: set[tuple[str, ...]] = set()  # that were noted, and how each begins
+
+    def _notice(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event == "return" and self._open:
+            self._open.pop()
+        elif event == "call":
+            self._open.append(frame)
+            if self._leads_on(frame):
+                self._note()
+
+    def _leads_on(self, frame: FrameType) -> bool:
+        if frame.f_code.co_filename.startswith(STAND_INS):
+            return frame.f_code.co_name in WRITES
+        is_made = frame.f_code.co_name == "__init__" and type(frame.f_locals.get("self")).__name__ in LEADS_ON
+        return is_made or frame.f_code.co_qualname == "Catalogue.take"
+
+    def _note(self) -> None:
+        ours = (each for each in self._open if each.f_code.co_filename.startswith(OURS))
+        way = Walk.through(str(each.f_globals["__name__"]) for each in ours).entered
+        begins = [way[:length] for length in range(1, len(way) + 1)]
+        self.entries += [each[-1] for each in begins if each not in self._ways]
+        self._ways.update(begins)
 
 
 def walk_of(work: Callable[[], object]) -> Walk:
@@ -128,15 +164,15 @@ def walk_of(work: Callable[[], object]) -> Walk:
 
 
 def review_walks(pod: str) -> tuple[Walk, Walk]:
-    """Of the first pod of a workload; and of one whose kind is known (each class has its own first pods)."""
-    reviewer = Reviewer(World().admission, WebhookMetrics())
+    """The walks of a workload's first pod, and of a pod of a known kind (each class has its own first pods)."""
+    reviewer = Reviewer(AdmissionHarness().admission, WebhookMetrics())
     *_, last = walks = [walk_of(lambda: reviewer.answer(body)) for body in _bodies(pod, 4)]  # noqa: B023
     return walks[0], last
 
 
 def _bodies(pod: str, count: int) -> Iterable[bytes]:
     for number in range(count):
-        review: dict[str, Any] = review_of(adopted(CORPUS[pod]), f"request-{number}")
+        review: dict[str, Any] = raw_review(adopted(CORPUS[pod]), f"request-{number}")
         review["request"]["dryRun"] = False
         yield json.dumps(review).encode()
 
@@ -144,20 +180,19 @@ def _bodies(pod: str, count: int) -> Iterable[bytes]:
 # --- a watch event ---------------------------------------------------------------------------------------------------
 
 
-def event_walk() -> Walk:
+def event_walk(walker: Walker) -> Walk:
     """A workload's ratio changes from 70 % to 30 %: its event, and all passes until a release is written."""
-    cluster = Cluster()
+    cluster = SimulatedCluster()
     cluster.opt_in("shop")
     cluster.add_nodes(Class.SPOT, 6, "abc")
     cluster.add_nodes(Class.ON_DEMAND, 6, "abc")
     web = cluster.deploy("web", 10)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.run(30)
     changed = replace(cluster.again(web), annotations={names.SPOT_RATIO: "30%"})
     cluster.put(changed)
     cluster.actors.remove(rebalancer.act)
-    walker = Walker()
     walker.follow(lambda: rebalancer.feed.stores["deployments"].put(changed))
     for _ in range(MOST_PASSES):
         walker.follow(rebalancer.loop.once)
@@ -174,7 +209,8 @@ def main() -> None:
         "review, later pod of a Deployment": deployment[1],
         "review, first pod of a StatefulSet": stateful_set[0],
         "review, later pod of a StatefulSet": stateful_set[1],
-        "event → release": event_walk(),
+        "event → release, the path": event_walk(PathFinder()),
+        "event → release, all that runs": event_walk(Walker()),
     }
     table = Table("walk", "rooms", "returns", "ways back", "rooms, in the order of entering", title="Rooms and returns")
     for name, walk in walks.items():

@@ -1,6 +1,6 @@
-"""The two objects that hold certificates, read and written: the Secret, and the webhook configuration's caBundles.
+"""What holds certificates, read and written: the Secret, and the caBundles of both webhook configurations.
 
-Each write carries the version that was read, so of several writers one wins and the others read again.
+Each write carries the version that was read. So if several replicas write, one wins and the others read again.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import Any
 
 from certs.renewal import Bundle
 from kube.client import JSON_PATCH, Client
-from kube.errors import NotFound
-from kube.resources import CONFIGURATION_VERSIONS
+from kube.errors import Forbidden, NotFound
+from kube.resources import CONFIGURATION_VERSIONS, EVICTION_CONFIGURATION_VERSIONS
 from placement import names
 
 SECRETS = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/secrets"
 SECRET = f"{SECRETS}/{names.TLS_SECRET}"
 CONFIGURATION = f"{CONFIGURATION_VERSIONS.path}/{names.WEBHOOK_CONFIGURATION}"
+EVICTION_CONFIGURATION = f"{EVICTION_CONFIGURATION_VERSIONS.path}/{names.WEBHOOK_CONFIGURATION}"
 HOSTS = (f"{names.WEBHOOK_SERVICE}.{names.SYSTEM_NAMESPACE}.svc",)
 ROTATE_KEY = "rotate"
-READ_SECONDS = 5.0  # a pass that hangs is a pass that repairs nothing
-# The first three as cert-manager writes them.
+READ_SECONDS = 5.0  # a pass that hangs repairs nothing
+# The first three are named as cert-manager writes them.
 KEYS = {
     "leaf": "tls.crt",
     "leaf_key": "tls.key",
@@ -34,10 +35,11 @@ KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The configuration's entries: what each publishes, and the version that was read."""
+    """A configuration's entries: what each publishes, and the version that was read."""
 
     version: str
     published: tuple[bytes, ...]
+    path: str = CONFIGURATION
 
 
 def read_secret(client: Client) -> dict[str, Any] | None:
@@ -54,19 +56,28 @@ def write_secret(client: Client, raw_secret: dict[str, Any] | None, bundle: Bund
         client.put(SECRET, {**raw_secret, "data": {**others, **data_of(bundle)}})
 
 
-def read_entries(client: Client) -> Entries:
-    """No entries where there is no configuration."""
-    raw = _read(client, CONFIGURATION)
-    return Entries("", ()) if raw is None else _entries_of(raw)
+def read_entries(client: Client, path: str = CONFIGURATION) -> Entries:
+    """No entries if there is no configuration."""
+    raw = _read(client, path)
+    return Entries("", (), path) if raw is None else _entries_of(raw, path)
 
 
-def _entries_of(raw: dict[str, Any]) -> Entries:
+def read_all_entries(client: Client) -> tuple[Entries, ...]:
+    """Of both configurations. The one for evictions may not be readable: roles may be older than the program."""
+    try:
+        evictions = read_entries(client, EVICTION_CONFIGURATION)
+    except Forbidden:
+        evictions = Entries("", (), EVICTION_CONFIGURATION)
+    return read_entries(client, CONFIGURATION), evictions
+
+
+def _entries_of(raw: dict[str, Any], path: str) -> Entries:
     bundles = tuple(_decoded(entry["clientConfig"].get("caBundle")) for entry in raw.get("webhooks") or [])
-    return Entries(raw["metadata"]["resourceVersion"], bundles)
+    return Entries(raw["metadata"]["resourceVersion"], bundles, path)
 
 
 def publish(client: Client, entries: Entries, trusted: bytes) -> Entries:
-    """Writes the caBundle of every entry that has another one; returns how they are then."""
+    """Writes the caBundle of every entry with a different one; returns the resulting entries."""
     value = b64encode(trusted).decode()
     changes = [
         {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": value}
@@ -76,12 +87,12 @@ def publish(client: Client, entries: Entries, trusted: bytes) -> Entries:
     if not changes:
         return entries
     unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": entries.version}
-    raw = client.patch(CONFIGURATION, [unchanged, *changes], content_type=JSON_PATCH)
-    return _entries_of(raw)
+    raw = client.patch(entries.path, [unchanged, *changes], content_type=JSON_PATCH)
+    return _entries_of(raw, entries.path)
 
 
 def bundle_of(raw_secret: dict[str, Any] | None) -> Bundle:
-    """What the Secret holds; what is missing or garbled is empty, and so will be issued anew."""
+    """The content of the Secret. Missing or unreadable parts are empty, so they will be issued again."""
     data = (raw_secret or {}).get("data") or {}
     return Bundle(**{field: _decoded(data.get(key)) for field, key in KEYS.items()})
 

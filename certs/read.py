@@ -1,7 +1,7 @@
-"""Reads certificates and keys that may be garbled. Pure and total: what cannot be read is none, and nothing raises.
+"""Reads certificates and keys that may be damaged. Pure and total: an unreadable part counts as none; nothing raises.
 
-A flipped byte need not be seen when a certificate is loaded: some parts are looked at only when they are asked for
-(the public key, the names, the extensions), and each complains in its own way.
+Loading a certificate does not detect every flipped byte. Some parts (the public key, the names, the extensions) are
+parsed only when they are accessed, and each raises its own kind of error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509 import verification
 
-# All that the library says of a certificate or a key that is not as it should be.
+# All errors that the library raises for a damaged certificate or key.
 GARBLED = (
     ValueError,
     TypeError,
@@ -31,7 +31,7 @@ LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def certificates(text: bytes) -> tuple[x509.Certificate, ...]:
-    """The certificates of a PEM; none where any of them is garbled."""
+    """The certificates of a PEM; none if any of them is damaged."""
     try:
         return tuple(x509.load_pem_x509_certificates(text))
     except GARBLED:
@@ -39,7 +39,7 @@ def certificates(text: bytes) -> tuple[x509.Certificate, ...]:
 
 
 def private_key(text: bytes) -> PrivateKeyTypes | None:
-    """The key of a PEM; None where it is garbled or of a kind that nobody can use."""
+    """The key of a PEM; None if it is damaged or of an unusable kind."""
     try:
         return serialization.load_pem_private_key(text, password=None)
     except GARBLED:
@@ -55,7 +55,7 @@ def is_key_of(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
 
 
 def end(certificate: x509.Certificate) -> datetime:
-    """When it expires; long ago where that cannot be told."""
+    """When it expires; a time long ago if that cannot be read."""
     try:
         return certificate.not_valid_after_utc
     except GARBLED:
@@ -63,7 +63,7 @@ def end(certificate: x509.Certificate) -> datetime:
 
 
 def is_authority(certificate: x509.Certificate) -> bool:
-    """Whether it says of itself that it may sign others."""
+    """Whether it declares that it may sign other certificates."""
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except GARBLED:

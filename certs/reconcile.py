@@ -1,8 +1,8 @@
-"""One replica's watch over the certificates: reads, does the next step, publishes, tells what to serve.
+"""One replica's care for the certificates: reads, takes the next step, publishes, and returns what to serve.
 
-Every replica runs a pass every two seconds, and when the configuration changes. Any of them may do the next step; what
-it needs to know is in the two objects. What it remembers (what it serves, and since when it has seen the objects as
-they are) makes it careful, and lets it bring back a Secret that was lost.
+Every replica runs a pass every two seconds, and when the configuration changes. Any of them may take the next step;
+all it needs is in the two objects. It also remembers what it serves, and since when it has seen the objects unchanged.
+This memory makes it careful, and lets it restore a lost Secret.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Issuer(StrEnum):
     """Who issues the certificates."""
 
     OWN = "own"  # the webhooks themselves
-    SECRET = "secret"  # noqa: S105 - somebody else, such as cert-manager, who also publishes the authority
+    SECRET = "secret"  # noqa: S105 - another tool, such as cert-manager, which also publishes the authority
 
 
 class Keeper:
-    """`timer` is a clock that is never set; `now` is the time of day, which certificates go by."""
+    """`timer` is a monotonic clock; `now` is the time of day, which certificates use."""
 
     def __init__(
         self,
@@ -57,12 +57,12 @@ class Keeper:
 
     @property
     def trusted(self) -> bytes:
-        """The authorities that replicas' leaves may be signed by: what callers were told, and what they will be."""
+        """The authorities that may have signed leaves of replicas: those published now, and those published next."""
         known = [*sorted(self.seen.published), self.serving.trusted if self.serving else b""]
         return b"".join(dict.fromkeys(pem(each) for trusted in known for each in authorities(trusted)))
 
     def look(self, now: datetime) -> Bundle | None:
-        """One pass. Returns what to serve; None where there is nothing yet."""
+        """One pass. Returns what to serve; None if there is nothing yet."""
         for _ in range(_TRIES):
             try:
                 return self._pass(now)
@@ -71,7 +71,7 @@ class Keeper:
         raise TimeoutError(f"the certificates were changed by others {_TRIES} times in a row")
 
     def missing(self, now: datetime) -> str | None:
-        """Why callers cannot rely on this replica's certificate; None where they can."""
+        """Why callers cannot rely on this replica's certificate; None if they can."""
         if self.serving is None:
             return "no certificate yet"
         if not self.seen.published:
@@ -83,11 +83,11 @@ class Keeper:
         return None
 
     def _pass(self, now: datetime) -> Bundle | None:
-        """The configuration is read before the Secret, and written only if it has not changed since.
+        """The configurations are read before the Secret, and each is written only if it has not changed since.
 
-        So one who was held up between reading and writing cannot publish an earlier state over a later one.
+        So a replica that was delayed between reading and writing cannot publish an earlier state over a later one.
         """
-        entries = publish.read_entries(self._client)
+        entries = self._entries()
         raw_secret = publish.read_secret(self._client)
         bundle = publish.bundle_of(raw_secret)
         self.seen = self._sight.of(bundle, entries, self._timer())
@@ -101,35 +101,45 @@ class Keeper:
         self.serving = serves(self.serving, bundle, self.seen, publish.HOSTS, now, self._overlap)
         return self.serving
 
-    def _publish(self, entries: publish.Entries, bundle: Bundle) -> None:
+    def _entries(self) -> tuple[publish.Entries, ...]:
+        """Those that must accept what is served.
+
+        If another tool publishes the authority, evictions do not count: a bundle that is missing there costs a hold and
+        must not keep the webhook from placing pods.
+        """
+        if self._source is Issuer.OWN:
+            return publish.read_all_entries(self._client)
+        return (publish.read_entries(self._client),)
+
+    def _publish(self, entries: tuple[publish.Entries, ...], bundle: Bundle) -> None:
         try:
-            now_published = publish.publish(self._client, entries, bundle.trusted)
+            now_published = tuple(publish.publish(self._client, each, bundle.trusted) for each in entries)
             if now_published != entries:
-                log.info("certificates: published %d authorities", len(authorities(bundle.trusted)))
+                log.info("certificates: published authorities: %d", len(authorities(bundle.trusted)))
         except Invalid as error:  # the test of the version failed
             raise Conflict(error.asked, error.status, error.reason, error.message) from error
         self.seen = self._sight.of(bundle, now_published, self._timer())
 
 
 class StandingSince:
-    """Since when the two objects have been seen as they are.
+    """Since when the Secret and the configurations have been seen unchanged.
 
-    For the configuration its version counts: a caBundle that was overwritten and put right by another replica looks as
+    For configurations, their version counts: a caBundle that was overwritten and repaired by another replica looks as
     it did before.
     """
 
     def __init__(self) -> None:
         self._bundle: Bundle | None = None
-        self._entries: publish.Entries | None = None
+        self._entries: tuple[publish.Entries, ...] = ()
         self._bundle_since = self._entries_since = 0.0
 
-    def of(self, bundle: Bundle, entries: publish.Entries, uptime: float) -> Published:
+    def of(self, bundle: Bundle, entries: tuple[publish.Entries, ...], uptime: float) -> Published:
         if bundle != self._bundle:
             self._bundle, self._bundle_since = bundle, uptime
         if entries != self._entries:
             self._entries, self._entries_since = entries, uptime
         return Published(
-            frozenset(entries.published),
+            frozenset(published for each in entries for published in each.published),
             timedelta(seconds=uptime - self._entries_since),
             timedelta(seconds=uptime - self._bundle_since),
         )

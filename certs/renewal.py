@@ -1,19 +1,19 @@
-"""Decides what the certificates should be now. Pure: what is seen and the time in, the next step out.
+"""Decides what the certificates should be now. Pure: observations and the time in, the next step out.
 
-A leaf is renewed when it would not verify at now + look-ahead, whatever the cause: missing, garbled, expiring, for
-other hosts, signed by another authority. An authority is exchanged in four steps, each of them safe for callers and
+A leaf is renewed when it would not verify at now + look-ahead, whatever the cause: missing, damaged, expiring, for
+other hosts, signed by another authority. An authority is exchanged in four steps. Each is safe for callers and
 replicas that are one step behind (A is the old authority, B the new one):
 
     step        Secret trusts   published   leaf of   next step when
-    steady      A               A           A         A is due, or somebody asks for it
+    steady      A               A           A         A is due, or a rotation is requested
     begun       A B             A, then AB  A         AB has been published, unchanged, for the overlap
-    switched    A B             AB          B         that has stood for the overlap: every replica has taken the leaf
+    switched    A B             AB          B         unchanged for the overlap: every replica serves the new leaf
     dropped     B               AB, then B  B         –
 
-How long something has stood is what the acting replica has seen itself, by its own clock. So no time is ever compared
-with another replica's, and one that was just started waits a full overlap: it can be late, never early.
+The acting replica measures by its own clock how long it has seen a state unchanged. So no time is ever compared with
+another replica's, and a replica that has just started waits a full overlap: it can be late, never early.
 
-Whatever the Secret or a caBundle holds, nothing here raises: what cannot be read, or cannot be used, counts as none.
+Whatever the Secret or a caBundle contains, nothing here raises: an unreadable or unusable part counts as none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from certs.read import GARBLED, LONG_AGO, certificates, end, is_authority, is_ke
 LEAF_LOOK_AHEAD = timedelta(days=30)
 CA_LOOK_AHEAD = timedelta(days=180)
 OVERLAP = timedelta(seconds=60)
-ROTATE_LEAF, ROTATE_CA = b"leaf", b"ca"  # what may be asked for
+ROTATE_LEAF, ROTATE_CA = b"leaf", b"ca"  # what people may request
 _SECOND = timedelta(seconds=1)
 
 
@@ -42,7 +42,7 @@ class Bundle:
     """All that the Secret holds: the authorities that callers should trust, and the leaf to serve."""
 
     trusted: bytes = b""
-    authority_key: bytes = b""  # of the authority that signs; which one that is, the key tells
+    authority_key: bytes = b""  # of the authority that signs; the key identifies it
     next_key: bytes = b""  # of the authority that will sign when callers trust it; empty outside a rotation
     leaf: bytes = b""
     leaf_key: bytes = b""
@@ -51,7 +51,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What one replica sees published (one value, unless entries differ), and for how long nothing has changed."""
+    """What one replica sees published (one value, unless entries differ), and how long it has been unchanged."""
 
     published: frozenset[bytes] = frozenset()
     published_for: timedelta = timedelta()
@@ -78,7 +78,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """The bundle that should be in the Secret. Where nothing is to be done it is the very object that was given."""
+    """The bundle that should be in the Secret. If there is nothing to do, it is the same object that was passed in."""
 
     bundle: Bundle
     why: Change
@@ -92,7 +92,7 @@ def next_step(
     now: datetime,
     overlap: timedelta = OVERLAP,
 ) -> Renewal:
-    """What the Secret should hold. `serving` is what this replica serves: its memory, should the Secret be lost."""
+    """What the Secret should hold. `serving` is what this replica serves: its memory in case the Secret is lost."""
     if verifies(bundle, hosts, now) and (signer(bundle) or successor(bundle)):
         if serving is not None and _would_be_cut_off(serving, bundle, seen, hosts, now):
             return Renewal(_trusting(bundle, [*authorities(serving.trusted)], now), Change.TRUSTED)
@@ -105,10 +105,10 @@ def next_step(
 def serves(
     serving: Bundle | None, bundle: Bundle, seen: Published, hosts: tuple[str, ...], now: datetime, overlap: timedelta
 ) -> Bundle | None:
-    """What a replica should serve: the Secret's leaf as soon as callers accept it, the one it has until then.
+    """What a replica should serve: the Secret's leaf as soon as callers accept it, until then the one that it has.
 
-    "Callers accept it" means that they could see for a quarter of the overlap what is published. So a replica has
-    changed over long before the old authority is dropped.
+    "Callers accept it" means that its authority has been published for a quarter of the overlap. So a replica changes
+    over long before the old authority is dropped.
     """
     if not has_its_key(bundle):
         return serving
@@ -121,7 +121,7 @@ def serves(
 
 
 def _rotated(bundle: Bundle, seen: Published, hosts: tuple[str, ...], now: datetime, overlap: timedelta) -> Renewal:
-    """The next step for a bundle whose leaf is good."""
+    """The next step for a bundle with a valid leaf."""
     current, upcoming = signer(bundle), successor(bundle)
     if current and (bundle.wish == ROTATE_LEAF or not _lasts(bundle, current, hosts, now)):
         if renewed := _with_leaf(bundle, current, hosts, now):
@@ -153,7 +153,7 @@ def _begun(bundle: Bundle, current: Issued | None, now: datetime) -> Renewal:
 
 
 def _repaired(bundle: Bundle, seen: Published, hosts: tuple[str, ...], now: datetime) -> Renewal:
-    """The next step for a bundle whose leaf is no good, or whose leaf is all that is good."""
+    """The next step for a bundle with an invalid leaf, or in which only the leaf is valid."""
     if verifies(bundle, hosts, now):
         return _begun(bundle, None, now)
     for authority in (signer(bundle), successor(bundle)):
@@ -169,9 +169,9 @@ def _repaired(bundle: Bundle, seen: Published, hosts: tuple[str, ...], now: date
 
 
 def _with_leaf(bundle: Bundle, authority: Issued, hosts: tuple[str, ...], now: datetime) -> Bundle | None:
-    """The bundle with a new leaf; None where nobody would accept it: an authority that is garbled, or not yet in force.
+    """The bundle with a new leaf; None if no caller would accept it: its authority is damaged or not valid yet.
 
-    It is judged by its signer alone, which may be the only one that stays trusted.
+    The leaf is checked against its signer alone, which may be the only one that stays trusted.
     """
     try:
         renewed = _served_by(bundle, issue(authority, hosts, now))
@@ -186,7 +186,7 @@ def _served_by(bundle: Bundle, leaf: Issued) -> Bundle:
 
 
 def _trusting(bundle: Bundle, others: Iterable[x509.Certificate], now: datetime) -> Bundle:
-    """The bundle, with these trusted too as far as they are authorities in force, and each of them once."""
+    """The bundle, also trusting those of the others that are valid authorities, each of them once."""
     held = list(authorities(bundle.trusted))
     for each in others:
         if each not in held and len(held) < 8 and is_authority(each) and end(each) > now:
@@ -195,7 +195,7 @@ def _trusting(bundle: Bundle, others: Iterable[x509.Certificate], now: datetime)
 
 
 def _would_be_cut_off(serving: Bundle, bundle: Bundle, seen: Published, hosts: tuple[str, ...], now: datetime) -> bool:
-    """Callers accept the leaf that is served now, and would not if the bundle's authorities were published."""
+    """Callers accept the served leaf now, but would not if the bundle's authorities were published."""
     return (
         serving.leaf != bundle.leaf
         and is_accepted(serving, seen, hosts, now)
@@ -207,7 +207,7 @@ def _would_be_cut_off(serving: Bundle, bundle: Bundle, seen: Published, hosts: t
 
 
 def signer(bundle: Bundle) -> Issued | None:
-    """The authority that signs; None where it is missing, garbled, without its key or not of our kind."""
+    """The authority that signs; None if it is missing, damaged, without its key or not of our kind."""
     return _authority_of(bundle.trusted, bundle.authority_key)
 
 
@@ -230,7 +230,7 @@ def verifies(bundle: Bundle, hosts: tuple[str, ...], at: datetime) -> bool:
 
 
 def is_accepted(bundle: Bundle, seen: Published, hosts: tuple[str, ...], now: datetime) -> bool:
-    """Whether callers accept the leaf, going by what is published to them."""
+    """Whether callers accept the leaf, according to what is published."""
     return bool(seen.published) and all(verifies(replace(bundle, trusted=each), hosts, now) for each in seen.published)
 
 
@@ -241,12 +241,12 @@ def has_its_key(bundle: Bundle) -> bool:
 
 
 def authorities(trusted: bytes) -> tuple[x509.Certificate, ...]:
-    """The certificates of a PEM; none where it is garbled."""
+    """The certificates of a PEM; none if it is damaged."""
     return certificates(trusted)
 
 
 def expiry(certificate: bytes) -> datetime:
-    """The end of a PEM's first certificate; long ago where it is garbled."""
+    """When the first certificate of a PEM expires; a time long ago if it is damaged."""
     return next(map(end, certificates(certificate)), LONG_AGO)
 
 
@@ -259,6 +259,6 @@ def _authority_of(trusted: bytes, own_key: bytes) -> Issued | None:
 
 
 def _lasts(bundle: Bundle, authority: Issued, hosts: tuple[str, ...], now: datetime) -> bool:
-    """Whether the leaf, judged by its signer alone, is good for the look-ahead, or for as long as the signer is."""
+    """Whether the leaf, checked against its signer alone, is valid for the look-ahead or as long as the signer."""
     horizon = min(now + LEAF_LOOK_AHEAD, expiry(authority.certificate) - _SECOND)
     return verifies(replace(bundle, trusted=authority.certificate), hosts, horizon)

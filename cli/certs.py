@@ -26,7 +26,11 @@ MISSING = "missing or unreadable"
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("certs", help="show or rotate the webhook's certificates")
+    parser = commands.add_parser(
+        "certs",
+        help="show or rotate the webhook's certificates",
+        description="Show or rotate the webhook's certificates.",
+    )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     show = actions.add_parser(
         "show", parents=[common], help="show the served certificate, the trusted authorities and their expiry"
@@ -53,14 +57,15 @@ def run_show(args: argparse.Namespace) -> int:
     """Exit code 1 where callers would not accept the leaf."""
     with access.client_for(args) as client:
         bundle = publish.bundle_of(publish.read_secret(client))
-        seen = Published(frozenset(publish.read_entries(client).published))
+        entries = publish.read_all_entries(client)
+        seen = Published(frozenset(published for each in entries for published in each.published))
     accepted = is_accepted(bundle, seen, publish.HOSTS, datetime.now(UTC))
     print("\n".join(described(bundle, seen, accepted=accepted)))
     return 0 if accepted else 1
 
 
 def described(bundle: Bundle, seen: Published, *, accepted: bool) -> list[str]:
-    """A line for each part; one that cannot be read is told like one that is missing."""
+    """A line for each part. An unreadable part is shown like a missing one."""
     leaf = _until(expiry(bundle.leaf)) if has_its_key(bundle) else MISSING
     trusted = [_until(end(each)) for each in authorities(bundle.trusted)] or [MISSING]
     published = "the same as in the Secret" if seen.published == {bundle.trusted} else "not the same as in the Secret"

@@ -138,7 +138,7 @@ def seconds(text: str) -> float:
 
 
 def service_range(text: str) -> str:
-    """A range that `Options` accepts, as argparse wants to be told."""
+    """A range that `Options` accepts; raises what argparse expects."""
     try:
         return Options(service_range=text).service_range
     except ClusterError as error:
@@ -267,7 +267,7 @@ def run_reclaim(args: argparse.Namespace) -> int:
     running = RunningCluster.find(directory_of(args))
     done = reclaim(running.api, _choice(args), args.way, args.notice, args.taint)
     print(f"Removed {len(done.nodes)} node(s) ({args.way.value}): {', '.join(done.nodes)}")
-    print(f"Evicted {len(done.evicted)} pod(s) before; {len(done.left)} pod(s) remained on the nodes")
+    print(f"Evicted {len(done.evicted)} pod(s) before the removal; {len(done.left)} pod(s) remained on the nodes")
     return FINDING if args.notice and done.left else FINE
 
 

@@ -32,7 +32,9 @@ class Command:
 
 
 def add_parser(commands: Any, top: Callable[[], argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("completion", help="print a completion script for a shell")
+    parser = commands.add_parser(
+        "completion", help="print a completion script for a shell", description="Print a completion script for a shell."
+    )
     parser.add_argument("shell", choices=SHELLS, help="for example: source <(spotweave completion bash)")
     parser.set_defaults(run=lambda args: run(args, top()))
 

@@ -1,4 +1,4 @@
-"""`spotweave demo`: a real control plane, Spotweave on it, and a short story told with real pods."""
+"""`spotweave demo`: a real control plane with Spotweave, and a short guided tour with real pods."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ from localcluster.progress import Progress
 
 def add_parser(commands: Any, _common: argparse.ArgumentParser) -> None:
     own = logs.options()  # a default of its own would be all other commands' too, which share theirs
-    parser = commands.add_parser("demo", parents=[own], help="run a guided demo on a local control plane")
-    parser.add_argument("--once", action="store_true", help="exit after the story (or set DEMO_ONCE=1)")
+    parser = commands.add_parser(
+        "demo",
+        parents=[own],
+        help="run a guided demo on a local control plane",
+        description="Run a guided demo on a local control plane: workloads scale, spot goes and comes back.",
+    )
+    parser.add_argument("--once", action="store_true", help="exit when the demo is over (or set DEMO_ONCE=1)")
     parser.set_defaults(run=run, log_level="error")  # what the programs warn of is what the story is about
 
 

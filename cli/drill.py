@@ -1,4 +1,4 @@
-"""`spotweave drill`: who would lose what if a node, a pool, a zone or all spot went, told before it goes."""
+"""`spotweave drill`: what each workload would lose with a node, a pool, a zone or all spot, before it happens."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from kube.configuration import configuration_for_reading
 from kube.snapshot import read_snapshot
 from placement.configuration import Configuration
 from placement.model import Class, Snapshot
+from placement.plan.ground import Site, sites_of
 from report import whatif
 from report.drill import Loss, drill, nodes_in
-from report.exposure import Domain, Place, places
+from report.exposure import Domain
 from report.tables import ASSUMED, SHORT_KIND
 
 MOST_NAMED = 20
@@ -49,7 +50,10 @@ def target(text: str) -> Target:
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
-        "drill", parents=[common], help="show what workloads would lose with a node, a pool, a zone or all spot"
+        "drill",
+        parents=[common],
+        help="show what workloads would lose with a node, a pool, a zone or all spot",
+        description="Show what each workload would lose with a node, a pool, a zone or all spot.",
     )
     access.add_options(parser)
     parser.add_argument("target", type=target, metavar="WHAT", help=EXPECTED)
@@ -61,7 +65,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 1 where a workload would fall below a min-available that somebody declared."""
+    """Exit code 1 if a workload would fall below a declared min-available."""
     return output.show(args, lambda: look(args))
 
 
@@ -77,12 +81,12 @@ def found(
 ) -> output.Result:
     hints.check_namespace(namespace, snapshot.namespaces)
     nodes = _nodes(snapshot, configuration, what)
-    every = drill(snapshot, configuration, nodes)
-    losses = sorted((each for each in every if namespace in (None, each.workload.namespace)), key=_worst_first)
+    lost = drill(snapshot, configuration, nodes)
+    losses = sorted((each for each in lost if namespace in (None, each.workload.namespace)), key=_worst_first)
     picture = Picture(snapshot, configuration)
     room = whatif.drill(view_of(planned(picture), picture), what.domain, what.name)["room"]
-    every_place = places(snapshot.nodes, configuration).values()
-    has_spot = any(place.of is Class.SPOT and place.node not in nodes for place in every_place)
+    every = sites_of(snapshot.nodes.values(), configuration).values()
+    has_spot = any(site.of is Class.SPOT and site.name not in nodes for site in every)
     return output.Result(
         {**as_json(what, nodes, losses), "room": room},
         lambda: as_table(what, nodes, losses, _fits(room, has_spot)),
@@ -98,7 +102,8 @@ def _nodes(snapshot: Snapshot, configuration: Configuration, what: Target) -> fr
     """That there is no such pool is a mistake worth telling; that there is no spot is not."""
     nodes = nodes_in(snapshot, configuration, what.domain, what.name)
     if not nodes and what.domain is not Domain.SPOT:
-        known = sorted({_named(place, what.domain) for place in places(snapshot.nodes, configuration).values()} - {""})
+        every = sites_of(snapshot.nodes.values(), configuration).values()
+        known = sorted({_named(site, what.domain) for site in every} - {""})
         close = hints.meant(what.name, known) if len(known) > MOST_NAMED else ""
         told = close or _some(known) or f"the cluster has no {what.domain}s"
         raise UsageError(f"{what.domain} {what.name!r} does not exist", told)
@@ -111,15 +116,15 @@ def _some(known: Sequence[str]) -> str:
     return f"choose from {', '.join(known[:MOST_NAMED])}{more}" if known else ""
 
 
-def _named(place: Place, domain: Domain) -> str:
-    return {Domain.NODE: place.node, Domain.POOL: place.pool, Domain.ZONE: place.zone}.get(domain, "")
+def _named(site: Site, domain: Domain) -> str:
+    return {Domain.NODE: site.name, Domain.POOL: site.spot_pool, Domain.ZONE: site.zone}.get(domain, "")
 
 
 # --- showing ---------------------------------------------------------------------------------------------------------
 
 
 def as_json(what: Target, nodes: frozenset[str], losses: Sequence[Loss]) -> dict[str, Any]:
-    """As the dashboard's API tells it."""
+    """The same fields as in the dashboard's API."""
     below = [each for each in losses if each.falls_below]
     assumed = sum(each.is_assumed for each in below)
     return {
@@ -172,8 +177,8 @@ def _notes(losses: Sequence[Loss]) -> Iterator[Text]:
 
 
 FITS = {
-    "spot": "Room for {pods} of spot on the remaining spot nodes",
-    "onDemand": "Room for {pods} of on-demand on the remaining on-demand nodes",
+    "spot": "Room for {pods} from spot on the other spot nodes",
+    "onDemand": "Room for {pods} from on-demand on the other on-demand nodes",
     "allOnDemand": "Room for {pods} on the remaining on-demand nodes alone",
 }
 
@@ -184,4 +189,5 @@ def _fits(room: Mapping[str, Any], has_spot: bool) -> Iterator[Text]:
         fit = room[kind]
         if fit["pods"] and (has_spot or kind != "spot"):
             told = text.format(pods="the pod" if fit["pods"] == 1 else f"the {fit['pods']} pods")
-            yield Text(f"{told}: {'yes' if fit['fits'] else 'no, not for ' + fit['leftOut']}", style="dim")
+            verdict = "yes" if fit["fits"] else f"no, not for {fit['leftOut']}: {fit['reason']}"
+            yield Text(f"{told}: {verdict}", style="dim")

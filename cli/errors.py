@@ -1,4 +1,4 @@
-"""What a caller did wrong, told so that a person knows what would be right."""
+"""Errors of callers, in words that say what would be right."""
 
 from __future__ import annotations
 

@@ -13,23 +13,41 @@ from cli import access, hints, output
 from cli.errors import UsageError
 from cli.plan import Picture, Planned, planned, take_picture, view_of
 from placement import names
-from placement.model import Kind, Pod, Snapshot
+from placement.eviction import asked
+from placement.model import Key, Kind, Pod, Snapshot
+from placement.plan.actions import Blocked
 from placement.plan.assess import Assessment
-from placement.plan.group import Member, moved, released, undone
+from placement.plan.ground import Site
+from placement.plan.group import Member
+from placement.plan.marks import moment, moved, released, undone
 from report import answers
 from report.exposure import Domain
 from report.history import History
+from report.unplaced import Unplaced, unplaced
 
 POD = "pod"
 KINDS = {  # as kubectl takes them
     **dict.fromkeys(("po", "pod", "pods"), POD),
     **dict.fromkeys(("deploy", "deployment", "deployments", "deployment.apps"), str(Kind.DEPLOYMENT)),
     **dict.fromkeys(("sts", "statefulset", "statefulsets", "statefulset.apps"), str(Kind.STATEFUL_SET)),
+    # Those that are not placed: somebody may wonder why.
+    **dict.fromkeys(("ds", "daemonset", "daemonsets", "daemonset.apps"), "DaemonSet"),
+    **dict.fromkeys(("rs", "replicaset", "replicasets", "replicaset.apps"), "ReplicaSet"),
+    **dict.fromkeys(("job", "jobs", "job.batch"), "Job"),
+    **dict.fromkeys(("cj", "cronjob", "cronjobs", "cronjob.batch"), "CronJob"),
+    **dict.fromkeys(("rollout", "rollouts", "rollout.argoproj.io"), "Rollout"),
+    **dict.fromkeys(("cloneset", "clonesets", "clone", "cloneset.apps.kruise.io"), "CloneSet"),
 }
+OF_PLACED = ("", POD, *map(str, Kind))
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("explain", parents=[common], help="explain why a pod or workload runs where it does")
+    parser = commands.add_parser(
+        "explain",
+        parents=[common],
+        help="explain why a pod or workload runs where it does",
+        description="Explain why a pod or workload runs where it does, what comes next and what blocks it.",
+    )
     access.add_options(parser)
     parser.add_argument("name", metavar="POD|WORKLOAD", help="NAME, NS/NAME or, as in kubectl, KIND/NAME")
     parser.add_argument("-n", "--namespace", help="namespace of NAME (default: the namespace of the context)")
@@ -70,7 +88,26 @@ def explained(picture: Picture, name: str, kind: str = "") -> output.Result:
                 lines = list(_pod(made, found, pod, member))
                 is_fine = not any(wish.member.pod.uid == pod.uid for wish in found.wishes)
                 return _finding(lines, is_fine, _json(made, picture, found, pod))
+    alone = unplaced(picture.snapshot, Key(*name.split("/", 1)), "Pod" if kind == POD else kind)
+    if alone is not None and _may_tell(alone, picture.snapshot):
+        return _left_alone(made, alone)
     raise UsageError(*_why_not(name, picture.snapshot, kind))
+
+
+def _may_tell(alone: Unplaced, snapshot: Snapshot) -> bool:
+    """Of what an opt-in would place, that is said first."""
+    namespace = snapshot.namespaces.get(alone.key.namespace)
+    is_opted_in = namespace is not None and namespace.is_opted_in
+    return is_opted_in or not (alone.kind in tuple(Kind) or alone.owner.startswith(tuple(Kind)))
+
+
+def _left_alone(made: Planned, alone: Unplaced) -> output.Result:
+    """Nothing is wrong with it, and there is nothing to do."""
+    lines = [f"{alone.kind} {alone.key}{f' of {alone.owner}' if alone.owner else ''}: not placed by Spotweave"]
+    sites = made.index.ground.sites
+    lines += [alone.why, *(f"  {pod.name} {_where(sites.get(pod.node), pod)}" for pod in alone.pods)]
+    raw = {"name": str(alone.key), "kind": alone.kind, "placed": False, "reason": alone.why}
+    return _finding(lines, True, raw)
 
 
 def _finding(lines: list[str], is_fine: bool, raw: dict[str, Any]) -> output.Result:
@@ -87,6 +124,8 @@ def _why_not(name: str, snapshot: Snapshot, kind: str = "") -> tuple[str, str]:
         elsewhere = [each for each in known if each.partition("/")[2] == name.partition("/")[2]]
         hint = hints.meant(name, elsewhere) if elsewhere else hints.meant(where, snapshot.namespaces)
         return f"{name}: the namespace does not exist", hint
+    if kind not in OF_PLACED:
+        return f"{name}: no {kind} of that name has pods", f"Spotweave leaves the pods of a {kind} alone"
     if name not in known:
         here = [each for each in known if each.startswith(f"{where}/")]
         elsewhere = [each for each in known if each.partition("/")[2] == name.partition("/")[2]]
@@ -98,8 +137,7 @@ def _why_not(name: str, snapshot: Snapshot, kind: str = "") -> tuple[str, str]:
     if not namespace.is_opted_in:
         label = f"{names.PLACEMENT}={names.ENABLED}"
         return f"{name}: the namespace is not opted in", f"opt in with: kubectl label namespace {where} {label}"
-    told = f"{name}: opted out, or not owned by a Deployment or StatefulSet"
-    return told, f"check the workload and its pod template for {names.PLACEMENT}: {names.DISABLED}"
+    return f"{name}: Spotweave could not assess it", "the log of the rebalancer says why"
 
 
 def _json(made: Planned, picture: Picture, found: Assessment, pod: Pod | None) -> dict[str, Any]:
@@ -144,15 +182,27 @@ def _workload(made: Planned, found: Assessment) -> Iterator[str]:
     needed = f"{seen.availability.needed} of {group.workload.replicas} replicas must serve{assumed}"
     yield f"{needed}; headroom {seen.headroom}"
     yield seen.risk.explain()
+    if seen.headroom < 0:
+        yield f"too few are ready: {seen.ready}, but {seen.availability.needed} must serve"
     for domain in Domain:
-        if not seen.survives(domain):
+        if seen.headroom >= 0 and not seen.survives(domain):
             lost = "all spot" if domain is Domain.SPOT else f"a {domain}"
             yield f"would not survive the loss of {lost}: {seen.explain(domain)}"
     for member in sorted(found.members, key=lambda each: each.slot or 0):
         site = member.site
-        where = f"{site.node.name} ({site.of}, {site.pool})" if site else member.pod.why_pending or "no node"
-        yield f"  slot {member.slot}: {member.pod.name} on {where}"
+        alone = f"; left alone: {Blocked.OWN_TERMS}"
+        is_alone = names.LEFT_ALONE in member.pod.annotations
+        yield f"  slot {member.slot}: {member.pod.name} {_where(site, member.pod)}{alone if is_alone else ''}"
     yield from _next(made, found, None)
+
+
+def _where(site: Site | None, pod: Pod) -> str:
+    """`on node-1 (spot, zone-a/m5)`, or why it is on no node."""
+    if site is not None:
+        return f"on {site.node.name} ({site.of}, {site.pool})"
+    if pod.node:
+        return f"on {pod.node}, which is gone"
+    return f"has no node{f': {pod.why_pending}' if pod.why_pending else ''}"
 
 
 def _pod(made: Planned, found: Assessment, pod: Pod, member: Member | None) -> Iterator[str]:
@@ -160,15 +210,13 @@ def _pod(made: Planned, found: Assessment, pod: Pod, member: Member | None) -> I
     yield f"Pod {pod.key} of {workload.kind} {workload.name}"
     yield pod.annotations.get(names.REASON) or "missed by admission"
     if member is not None:
-        where = (
-            f"on {member.site.node.name}: {member.site.of}, pool {member.site.pool}" if member.site else "on no node"
-        )
-        yield f"slot {member.slot}, {where}" + (", soft" if names.SOFT in pod.annotations else "")
-    if pod.unschedulable:
-        yield f"unschedulable: {pod.unschedulable}"
-    if pod.waits:
-        yield f"waits: {pod.waits}"
-    state, before, tried = released(pod), moved(pod), undone(pod)
+        site, soft = member.site, ", soft" if names.SOFT in pod.annotations else ""
+        where = f"on node {site.node.name}: {site.of}, pool {site.pool}" if site else _where(None, pod)
+        yield f"slot {member.slot}{soft}, {where}"
+    state, before, tried, question = released(pod), moved(pod), undone(pod), asked(pod)
+    if question is not None:
+        until = moment(question.at + found.group.policy.eviction_hold.total_seconds())
+        yield f"its eviction was first asked for at {moment(question.at)} by {question.by}: held until {until} at most"
     if state is not None:
         yield "released: it serves until its replacement is ready"
     if before is not None:
@@ -189,10 +237,10 @@ def _next(made: Planned, found: Assessment, pod: Pod | None) -> Iterator[str]:
         if pod is None or action.pod.uid == pod.uid:
             yield f"next: {action.how} {action.pod.name} ({action.why}): {action.text}"
     yield from _blocked(found, pod)
-    if pod is None:
-        yield from (
-            f"blocked: {each.text}" for each in made.plan.skipped if each.workload.uid == found.group.workload.uid
-        )
+    told = {(wish.why, wish.blocked) for wish in found.wishes}
+    for each in made.plan.skipped if pod is None else ():
+        if each.workload.uid == found.group.workload.uid and (each.why, each.blocked) not in told:
+            yield f"blocked: {each.text}"
 
 
 def _blocked(found: Assessment, pod: Pod | None) -> Iterator[str]:

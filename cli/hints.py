@@ -24,6 +24,9 @@ VIEWED = frozenset(
         "replicasets.apps",
         "statefulsets.apps",
         "poddisruptionbudgets.policy",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "csinodes.storage.k8s.io",
     }
 )
 MAPS = (names.CONFIG_MAP, names.STATE_MAP)
@@ -33,7 +36,7 @@ _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What somebody must be allowed to do."""
+    """What a user must be allowed to do."""
 
     verb: str
     resource: str  # with its group: deployments.apps
@@ -42,13 +45,13 @@ class Right:
 
     @property
     def question(self) -> str:
-        """By which kubectl tells whether one may."""
+        """The kubectl command that shows whether the user may."""
         what = f"{self.resource}/{self.name}" if self.name else self.resource
         return f"kubectl auth can-i {self.verb} {what} {f'-n {self.namespace}' if self.namespace else '-A'}"
 
     @property
     def role(self) -> str:
-        """Our ClusterRole that gives it, if one does."""
+        """Our role that gives it, if one does."""
         if self.verb in ("get", "list") and (self.resource in VIEWED or self.name in MAPS):
             return names.VIEW_ROLE
         return names.OPERATE_ROLE if self.resource == "configmaps" else ""
@@ -93,9 +96,14 @@ def _forbidden(error: Forbidden, writes: bool) -> Iterable[str]:
     lines = [f"you are not allowed to {right.verb} {right.resource}: {error}", f"check with: {right.question}"]
     role = names.OPERATE_ROLE if writes and right.name == names.STATE_MAP else right.role
     if role:
-        command = f"kubectl create clusterrolebinding NAME --clusterrole={role} --user=YOU"
-        lines.append(f"an administrator can grant it: {command}")
+        lines.append(f"an administrator can grant it: {_granting(role)}")
     return lines
+
+
+def _granting(role: str) -> str:
+    if role == names.OPERATE_ROLE:  # what it writes is in one namespace
+        return f"kubectl -n {names.SYSTEM_NAMESPACE} create rolebinding NAME --role={role} --user=YOU"
+    return f"kubectl create clusterrolebinding NAME --clusterrole={role} --user=YOU"
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

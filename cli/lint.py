@@ -44,7 +44,12 @@ _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("lint", parents=[common], help="find mistakes in manifests, without a cluster")
+    parser = commands.add_parser(
+        "lint",
+        parents=[common],
+        help="find mistakes in manifests, without a cluster",
+        description="Find mistakes in the annotations of manifests, without a cluster.",
+    )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "-f",

@@ -12,7 +12,12 @@ from placement.metrics import document
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("metrics", parents=[common], help="print a reference of all metrics")
+    parser = commands.add_parser(
+        "metrics",
+        parents=[common],
+        help="print a reference of all metrics",
+        description="Print what each metric means, its type and its labels.",
+    )
     parser.add_argument(
         "--write",
         action="store_true",

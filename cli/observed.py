@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def observed_for_reading(client: Client) -> Observed:
-    """Who may not read the ConfigMap is told so."""
+    """Warns if the user may not read the ConfigMap."""
     try:
         return read_observed(client)
     except Forbidden:

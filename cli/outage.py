@@ -33,7 +33,11 @@ log = logging.getLogger(__name__)
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("outage", help="show, note or clear an outage of spot or on-demand")
+    parser = commands.add_parser(
+        "outage",
+        help="show, note or clear an outage of spot or on-demand",
+        description="While an outage is noted, new pods prefer the class and may run on the other one.",
+    )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text, function in (
         ("list", "list noted outages", listed),
@@ -57,7 +61,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
                 dest="lasts",
                 type=_duration,
                 metavar="D",
-                help="such as 30m (default: longer with each repetition)",
+                help="duration, such as 30m (default: 5m, doubled each time it is noted again)",
             )
 
 
@@ -101,7 +105,7 @@ def note(args: argparse.Namespace) -> int:
 
 
 def _doubt(client: Client, zones: frozenset[str]) -> str:
-    """What seems wrong with zones. Who may note outages need not be allowed to see nodes: then nothing does."""
+    """What seems wrong with zones; nothing if the user, who may note outages, may not list nodes."""
     try:
         return unknown_zones(zones, (node.pool.zone for node in read_all(client, NODES))) if zones else ""
     except ApiError:
@@ -163,7 +167,7 @@ def as_table(outages: Outages) -> RenderableType:
 
 
 def outages_for_reading(client: Client, now: float) -> tuple[Outage, ...]:
-    """Those that stand, for commands that only look: who may not read the ConfigMap is told so."""
+    """The current outages, for read-only commands. Warns if the user may not read the ConfigMap."""
     try:
         return read_outages(client)[0].standing(now)
     except Forbidden:

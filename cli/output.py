@@ -22,6 +22,7 @@ from rich.text import Text
 from kube.errors import ApiError
 
 EVERY_SECONDS = 5.0
+WIDEST = 10_000  # columns of what is no terminal: a script that reads a name must get all of it, on one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +69,19 @@ def show(args: argparse.Namespace, look: Callable[[], Result]) -> int:
     if args.output in ("json", "yaml"):
         write(found.raw, args.output)
     else:
-        _print(Console(), found.shown())
+        _print(console(), found.shown())
     return found.code
 
 
-def _print(console: Console, shown: RenderableType) -> None:
-    """A text is left as it is, however long its lines are: somebody may search it. Tables fit the terminal."""
-    console.print(shown, soft_wrap=isinstance(shown, Text))
+def console() -> Console:
+    """As wide as the terminal. In a pipe or a file nothing is wrapped or cut off."""
+    made = Console()
+    return made if made.is_terminal else Console(width=WIDEST)
+
+
+def _print(there: Console, shown: RenderableType) -> None:
+    """Text is not wrapped, however long its lines are, so that it can be searched. Tables fit the terminal."""
+    there.print(shown, soft_wrap=isinstance(shown, Text))
 
 
 def write(raw: Any, output: str) -> None:
@@ -91,10 +98,10 @@ def as_text(raw: Any, output: str, *, is_stream: bool = False) -> str:
 
 
 def _watch(output: str, look: Callable[[], Result], every_seconds: float) -> int:
-    """On a terminal the picture is replaced, elsewhere one follows the other. A failed look is told, and no end."""
-    code, console = 0, Console()
-    is_picture = console.is_terminal and output not in ("json", "yaml")
-    live = Live(console=console, screen=True, auto_refresh=False) if is_picture else None
+    """On a terminal each look replaces the last; elsewhere it follows. A failed look is reported; it is not the end."""
+    code, there = 0, console()
+    is_picture = there.is_terminal and output not in ("json", "yaml")
+    live = Live(console=there, screen=True, auto_refresh=False) if is_picture else None
     screen: AbstractContextManager[Any] = live or nullcontext()
     try:
         with screen:
@@ -105,20 +112,20 @@ def _watch(output: str, look: Callable[[], Result], every_seconds: float) -> int
                     _complain(error, live)
                 else:
                     code = found.code
-                    _show_again(found, output, live, console)
+                    _show_again(found, output, live, there)
                 time.sleep(every_seconds)
     except KeyboardInterrupt:
         return code
 
 
-def _show_again(found: Result, output: str, live: Live | None, console: Console) -> None:
+def _show_again(found: Result, output: str, live: Live | None, there: Console) -> None:
     if live is not None:
         live.update(found.shown(), refresh=True)
     elif output in ("json", "yaml"):
         print(as_text(found.raw, output, is_stream=True), flush=True)
     else:
-        _print(console, found.shown())
-        console.print()
+        _print(there, found.shown())
+        there.print()
 
 
 def _complain(error: ApiError, live: Live | None) -> None:

@@ -25,17 +25,31 @@ LONGEST_REASON = 200
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    pause = commands.add_parser("pause", parents=[common], help="stop the rebalancer from moving pods")
+    pause = commands.add_parser(
+        "pause",
+        parents=[common],
+        help="stop the rebalancer from moving pods",
+        description="Stop the rebalancer from moving pods. Admission continues.",
+    )
     access.add_options(pause)
     pause.add_argument(
-        "--for", dest="seconds", type=_seconds, metavar="D", help="such as 30m (default: until `spotweave resume`)"
+        "--for",
+        dest="seconds",
+        type=_seconds,
+        metavar="D",
+        help="duration, such as 30m (default: until `spotweave resume`)",
     )
     pause.add_argument(
         "--reason", type=_reason, default="", metavar="TEXT", help="reason that `spotweave status` shows"
     )
     output.add_option(pause, "text")
     pause.set_defaults(run=start, writes=True)
-    resume = commands.add_parser("resume", parents=[common], help="let the rebalancer move pods again after a pause")
+    resume = commands.add_parser(
+        "resume",
+        parents=[common],
+        help="let the rebalancer move pods again after a pause",
+        description="End a pause: let the rebalancer move pods again.",
+    )
     access.add_options(resume)
     output.add_option(resume, "text")
     resume.set_defaults(run=end, writes=True)
@@ -83,12 +97,12 @@ def end(args: argparse.Namespace) -> int:
 def _who() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # nobody by that number, as in many containers
+    except (KeyError, OSError):  # no user has this number, as in many containers
         return "operator"
 
 
 def pause_for_reading(client: Client, now: float) -> Pause | None:
-    """The pause that stands, for commands that only look: who may not read the ConfigMap is told so."""
+    """The current pause, for read-only commands. Warns if the user may not read the ConfigMap."""
     try:
         return standing(read_pause(client), now)
     except Forbidden:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -24,7 +24,7 @@ from kube.configuration import configuration_for_reading
 from kube.snapshot import facts_of, read_snapshot
 from placement import names
 from placement.configuration import Configuration
-from placement.model import Namespace, Sign, Snapshot
+from placement.model import Class, Namespace, Sign, Snapshot
 from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outages
 from placement.pause import Pause, standing
@@ -34,15 +34,16 @@ from placement.plan.room import Room
 from placement.plan.scene import Scene
 from placement.plan.select import plan
 from placement.policy import mistakes_in
+from rebalancer.forecast import Forecast
 from rebalancer.index import Index
-from report.exposure import Exposure, Place, exposure, places
-from report.rolloutroom import foreseen
-from report.savings import Prices, told
+from report.exposure import Exposure, exposure
+from report.foretold import Ending, prices_line, remarks, workloads_table
+from report.foretold import workload_json as foretold_json
+from report.rolloutroom import Foreseen, foreseen
+from report.savings import Prices
 from report.status import statuses
-from report.statusjson import mix_json
 from report.tables import foreseen_lines
 from report.view import View
-from report.whatif import outlook
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +65,19 @@ class Planned:
 
     index: Index
     plan: Plan
-    where: Mapping[str, Place]
     observed: Observed = NOTHING_OBSERVED
 
     def exposure_of(self, found: Assessment) -> Exposure:
-        ready = [self.where[member.pod.node] for member in found.members if member.serves]
-        return exposure(ready, found.group.availability, self.observed)
+        return exposure(found.standing, found.group.availability, self.observed)
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("plan", parents=[common], help="show what the rebalancer would do, and why")
+    parser = commands.add_parser(
+        "plan",
+        parents=[common],
+        help="show what the rebalancer would do, and why",
+        description="Show what the rebalancer would do now, what it would not do, and why.",
+    )
     access.add_options(parser)
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("-n", "--namespace", help="only this namespace")
@@ -104,34 +108,66 @@ def look(args: argparse.Namespace) -> output.Result:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
     hints.check_namespace(args.namespace, picture.snapshot.namespaces)
-    is_question = bool(args.changes or args.opt_in)
     for name, *settings in args.changes:
         picture = with_settings(picture, name, settings)
     for namespace in args.opt_in:
         picture = opted_in(picture, namespace)
     made = planned(picture)
-    asked = {name for name, *_ in args.changes}
-    shown = [each for each in _sorted(made.index) if _is_shown(each, args, asked, is_question)]
-    only = {each.group.workload.uid for each in shown}
-    part = _part(made.plan, only if args.namespace or is_question else None)
-    answered = (
-        workloads_json(view_of(made, picture, prices.prices_for(args, picture.configuration)), shown)
-        if is_question
-        else []
-    )
-    found = statuses(picture.snapshot, picture.configuration, picture.observed)
-    room = Room(made.index.ground, made.index.used, lambda: made.index.waiting, made.index.neighbours)
-    ahead = foreseen((each for each in found if each.workload.uid in only), room)
+    return _answer(args, picture, made) if args.changes or args.opt_in else _intention(args, picture, made)
+
+
+def _intention(args: argparse.Namespace, picture: Picture, made: Planned) -> output.Result:
+    """What would be done now."""
+    shown = [each for each in _sorted(made.index) if args.namespace in (None, each.group.workload.namespace)]
+    part = _part(made.plan, _uids(shown) if args.namespace else None)
+    ahead = _ahead(picture, made, shown)
+    raw = {**part.raw(), "paused": picture.paused and picture.paused.raw, "ahead": [each.raw() for each in ahead]}
     return output.Result(
-        {
-            **part.raw(),
-            "paused": picture.paused and picture.paused.raw,
-            "ahead": [each.raw() for each in ahead],
-            **({"workloads": answered} if is_question else {}),
-        },
-        lambda: Group(_as_table(part, picture, answered), *foreseen_lines(ahead)),
+        raw,
+        lambda: Group(*_paused(picture), *_as_table(part), *foreseen_lines(ahead)),
         1 if part.actions or part.outages else 0,
     )
+
+
+def _answer(args: argparse.Namespace, picture: Picture, made: Planned) -> output.Result:
+    """What would come of a question, once all is done; only about the workloads that it names."""
+    asked = {name for name, *_ in args.changes}
+    shown = [each for each in _sorted(made.index) if _is_asked(each, args, asked)]
+    rest, known = foretold(picture), prices.prices_for(args, picture.configuration)
+    endings = [rest.endings[each.group.workload.uid] for each in shown]
+    now, then = view_of(made, picture, known), view_of(replace(made, index=rest.index), picture, known)
+    answered = [foretold_json(now, then, ending) for ending in endings]
+    ahead = _ahead(picture, made, shown)
+    part = _part(made.plan, _uids(shown))
+    raw = {
+        "actions": part.raw()["actions"],
+        "skipped": [
+            {"workload": f"{each.group.workload.kind} {each.group.workload.key}", "reason": sentence}
+            for each, ending in zip(shown, endings, strict=True)
+            for sentence in ending.sentences()
+        ],
+        "paused": picture.paused and picture.paused.raw,
+        "ahead": [each.raw() for each in ahead],
+        "newNodes": {str(of): rest.added.get(of, 0) for of in Class},
+        "workloads": answered,
+    }
+    return output.Result(
+        raw,
+        lambda: Group(*_paused(picture), *_answer_table(answered, rest, args), *foreseen_lines(ahead)),
+        1 if part.actions or not all(ending.is_quiet for ending in endings) else 0,
+    )
+
+
+def _uids(shown: Sequence[Assessment]) -> set[str]:
+    return {each.group.workload.uid for each in shown}
+
+
+def _ahead(picture: Picture, made: Planned, shown: Sequence[Assessment]) -> tuple[Foreseen, ...]:
+    """What the next rollout will lack."""
+    index, only = made.index, _uids(shown)
+    room = Room(index.ground, index.used, lambda: index.waiting, index.neighbours)
+    found = statuses(picture.snapshot, picture.configuration, picture.observed)
+    return foreseen((each for each in found if each.workload.uid in only), room)
 
 
 def take_picture(client: Client, config: Path | None) -> Picture:
@@ -149,16 +185,27 @@ def take_picture(client: Client, config: Path | None) -> Picture:
 
 def planned(picture: Picture) -> Planned:
     """What would be done first, if nothing were under way that only the rebalancer knows of."""
+    index = index_of(picture)
+    made = plan(scene_at(picture, index, picture.now))
+    return Planned(index, made, picture.observed)
+
+
+def index_of(picture: Picture) -> Index:
     index = Index(picture.configuration)
     for fact in (*facts_of(picture.snapshot), *picture.signs, picture.observed.rates):
         index.observe(None, fact)
     index.drain()
     index.refresh(picture.now, all_of_them=True)
-    scene = Scene(
-        index.restless,
+    return index
+
+
+def scene_at(picture: Picture, index: Index, now: float) -> Scene:
+    """What a plan is made from, of a cluster that may be another by then."""
+    return Scene(
+        index.restless(),
         index.ground,
         index.used,
-        picture.now,
+        now,
         picture.outages,
         index.lost,
         index.budgets_of,
@@ -167,8 +214,25 @@ def planned(picture: Picture) -> Planned:
         waiting=index.waiting,
         sizes=index.sizes,
         neighbours=index.neighbours,
+        is_denied=index.is_denied,
     )
-    return Planned(index, plan(scene), places(picture.snapshot.nodes, picture.configuration), picture.observed)
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """The cluster once the rebalancer has done all that it will do, and how each workload came there."""
+
+    index: Index
+    endings: Mapping[str, Ending]  # by the workload's UID
+    added: Mapping[Class, int]  # nodes that an autoscaler is assumed to bring
+
+
+def foretold(picture: Picture) -> Foretold:
+    """Runs the plan forward on an index of its own."""
+    index = index_of(picture)
+    ahead = Forecast(index, lambda now: scene_at(picture, index, now), picture.now)
+    endings = ahead.run()
+    return Foretold(index, endings, dict(ahead.added))
 
 
 def view_of(made: Planned, picture: Picture, known: Prices = NO_PRICES) -> View:
@@ -229,11 +293,10 @@ def _sorted(index: Index) -> list[Assessment]:
     return sorted(index.assessments.values(), key=lambda each: (each.group.workload.key, each.group.workload.kind))
 
 
-def _is_shown(found: Assessment, args: argparse.Namespace, asked: set[str], is_question: bool) -> bool:
+def _is_asked(found: Assessment, args: argparse.Namespace, asked: set[str]) -> bool:
     workload = found.group.workload
-    if args.namespace is not None and workload.namespace != args.namespace:
-        return False
-    return not is_question or str(workload.key) in asked or workload.namespace in args.opt_in
+    is_here = args.namespace in (None, workload.namespace)
+    return is_here and (str(workload.key) in asked or workload.namespace in args.opt_in)
 
 
 def _part(made: Plan, only: set[str] | None) -> Plan:
@@ -243,41 +306,34 @@ def _part(made: Plan, only: set[str] | None) -> Plan:
     return replace(made, actions=actions, skipped=tuple(each for each in made.skipped if each.workload.uid in only))
 
 
-def workloads_json(view: View, shown: Sequence[Assessment]) -> list[dict[str, Any]]:
-    """As the dashboard's API answers another ratio: now, and once all moves are done."""
-    return [_workload_json(view, each) for each in shown]
+def _paused(picture: Picture) -> list[RenderableType]:
+    if picture.paused is None:
+        return []
+    return [Text("Paused: no move starts until `spotweave resume`.", style="yellow")]
 
 
-def _workload_json(view: View, found: Assessment) -> dict[str, Any]:
-    workload = found.group.workload
-    seen = view.by_key[workload.namespace, str(workload.kind), workload.name]
-    return {
-        "namespace": workload.namespace,
-        "kind": str(workload.kind),
-        "name": workload.name,
-        "wanted": mix_json(found.wanted),
-        "actual": mix_json(seen.actual),
-        "moves": len(found.wishes),
-        "blocked": sorted({str(wish.blocked) for wish in found.wishes if wish.blocked is not None}),
-        "exposure": seen.exposure.raw,
-        "savings": seen.savings.raw,
-        **outlook(view, found),
-    }
-
-
-def _as_table(part: Plan, picture: Picture, answered: Sequence[dict[str, Any]]) -> Group:
-    parts: list[Any] = []
-    if picture.paused is not None:
-        parts.append(Text("Paused: no move starts until `spotweave resume`.", style="yellow"))
-    if answered:
-        parts += [workloads_table(answered), Text(prices_line(answered), style="dim"), ""]
-    parts += [
+def _as_table(part: Plan) -> list[RenderableType]:
+    parts: list[RenderableType] = [
         Text(f"Note an outage of {each.of} ({', '.join(sorted(each.zones)) or 'everywhere'})") for each in part.outages
     ]
     if part.actions:
         parts.append(_actions_table(part))
     parts += [Text(f"{each.workload.kind} {each.workload.key}: {each.text}", style="dim") for each in part.skipped]
-    return Group(*(parts or [Text("Nothing to do.")]))
+    return parts or [Text("Nothing to do.")]
+
+
+def _answer_table(answered: Sequence[dict[str, Any]], rest: Foretold, args: argparse.Namespace) -> list[RenderableType]:
+    if not answered:
+        where = " and ".join(args.opt_in) or "there"
+        return [Text(f"Nothing to do: no Deployment or StatefulSet in {where} would be placed.")]
+    bought = [f"{number} {of} node{'' if number == 1 else 's'}" for of, number in rest.added.items()]
+    assumed = f"This assumes that the autoscaler adds {' and '.join(bought)} like those that exist."
+    return [
+        workloads_table(answered),
+        *remarks(answered),
+        *([Text(assumed, style="dim")] if bought else []),
+        Text(prices_line(answered), style="dim"),
+    ]
 
 
 def _actions_table(part: Plan) -> Table:
@@ -287,36 +343,3 @@ def _actions_table(part: Plan) -> Table:
     for each in part.actions:
         table.add_row(str(each.pod.key), each.how, each.why, each.origin or "", each.to or each.text)
     return table
-
-
-def workloads_table(answered: Sequence[dict[str, Any]]) -> Table:
-    """Each workload now, and what it would be."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("WORKLOAD", overflow="fold")
-    table.add_column("")
-    for title in ("MIX\nspot+od", "HEADROOM", "POOL LOSS", "COST"):
-        table.add_column(title, justify="right")
-    table.add_column("MOVES", justify="right")
-    for each in answered:
-        after, savings = each["exposureAfter"], each["savingsAfter"]
-        name = f"{each['namespace']}/{each['name']}"
-        table.add_row(name, "now", *_cells(each["actual"], each["exposure"], each["savings"]), "")
-        table.add_row("", "then", *_cells(each["wanted"], after, savings), str(each["moves"]))
-    return table
-
-
-def prices_line(answered: Sequence[dict[str, Any]]) -> str:
-    """What costs are compared with, and where the prices of spot come from."""
-    costs = [costs for each in answered for costs in (each["savings"], each["savingsAfter"]) if costs is not None]
-    sources = sorted({told(source) for each in costs for source in each["sources"]})
-    return f"COST is relative to all on-demand; spot prices: {', '.join(sources) or 'none needed'}"
-
-
-def _cells(mix: dict[str, int], seen: dict[str, Any] | None, saved: dict[str, Any] | None) -> tuple[str, ...]:
-    cost = None if saved is None else saved["cost"]
-    seen_as = (
-        ("?", "?")
-        if seen is None
-        else (str(seen["headroom"]), "survived" if seen["survives"]["pool"] else "not survived")
-    )
-    return (f"{mix['spot']}+{mix['onDemand']}", *seen_as, "?" if cost is None else f"{cost:.0%}")

@@ -13,7 +13,7 @@ from report.savings import Prices, PriceTable, parse_prices
 
 log = logging.getLogger(__name__)
 
-MOST_REMARKS = 5  # that are told one by one
+MOST_REMARKS = 5  # that are reported one by one
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -36,14 +36,14 @@ def _ratio(text: str) -> float:
 
 
 def prices_for(args: argparse.Namespace, configuration: Configuration, *, must_read: bool = False) -> Prices:
-    """The options', else the configuration's. Its table is a file where the rebalancer runs: who looks may lack it."""
+    """From the options, else the configuration. Its table is a file of the rebalancer, which may be missing here."""
     given, configured = args.price_table, configuration.prices
     ratio = args.spot_price_ratio if args.spot_price_ratio is not None else configured.ratio
     path = given or (Path(configured.table) if configured.table else None)
     if path is None:
         return Prices(cluster_ratio=ratio)
     if given is None and not must_read and not path.exists():
-        log.warning("price table %s not found: savings do without it (--price-table names another)", path)
+        log.warning("price table %s not found: savings are estimated without it (--price-table names another)", path)
         return Prices(cluster_ratio=ratio)
     return Prices(read_table(path).rows, ratio)
 

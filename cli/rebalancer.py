@@ -19,7 +19,9 @@ from rebalancer import program
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("rebalancer", parents=[common], help="run the rebalancer")
+    parser = commands.add_parser(
+        "rebalancer", parents=[common], help="run the rebalancer", description="Run the rebalancer, as the image does."
+    )
     parser.add_argument(
         "--kubeconfig", type=Path, help="path of the kubeconfig (default: the one that kubectl uses, or in-cluster)"
     )

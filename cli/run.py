@@ -17,7 +17,12 @@ log = logging.getLogger(__name__)
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("run", parents=[common], help="install and run Spotweave on a local control plane")
+    parser = commands.add_parser(
+        "run",
+        parents=[common],
+        help="install and run Spotweave on a local control plane",
+        description="Install Spotweave on a local control plane and run its programs as processes, until you stop it.",
+    )
     parser.add_argument(
         "--kubeconfig",
         type=access.kubeconfig,

@@ -17,13 +17,19 @@ from kube.snapshot import read_snapshot
 from report.residue import LeftOver, left_over
 from report.rolloutroom import foreseen, room_in
 from report.savings import savings_in
+from report.skipped import skipped_in
 from report.status import statuses
 from report.statusjson import status_json
 from report.tables import left_over_table, status_table
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("status", parents=[common], help="show the wanted and actual mix of each workload")
+    parser = commands.add_parser(
+        "status",
+        parents=[common],
+        help="show the wanted and actual mix of each workload",
+        description="Show the wanted and actual mix of each workload, its headroom, and why a mix differs.",
+    )
     access.add_options(parser)
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     parser.add_argument("-n", "--namespace", help="only this namespace")
@@ -56,13 +62,14 @@ def look(args: argparse.Namespace) -> output.Result:
     if args.left_over:
         carrying = left_over(snapshot, configuration.classes)
         return _left_over([each for each in carrying if args.namespace in (None, each.pod.namespace)])
-    found = statuses(snapshot, configuration, observed)
+    found = statuses(snapshot, configuration, observed, now.timestamp(), is_paused=paused is not None)
     shown = [each for each in found if args.namespace in (None, each.workload.namespace)]
     saved = savings_in(snapshot, configuration, shown, prices.prices_for(args, configuration))
     ahead = foreseen(shown, room_in(snapshot, configuration))
+    skipped = skipped_in(snapshot, args.namespace)
     return output.Result(
-        status_json(shown, now, paused, saved, ahead, outages, with_pods=args.pods),
-        lambda: status_table(shown, paused, saved, ahead, outages, with_pods=args.pods),
+        status_json(shown, now, paused, saved, ahead, outages, skipped, with_pods=args.pods),
+        lambda: status_table(shown, paused, saved, ahead, outages, skipped, with_pods=args.pods),
         0 if all(each.is_exact for each in shown) else 1,
     )
 

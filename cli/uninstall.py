@@ -1,8 +1,9 @@
-"""`spotweave uninstall`: what must be done before the manifests are deleted, and what is left then.
+"""`spotweave uninstall`: what must be done before the manifests are deleted, so that nothing of ours is left on pods.
 
-A pod that is released belongs to its Deployment directly until its move is over, and Kubernetes neither scales nor
-rolls such a pod: only a rebalancer does. So all of them are put back first. Nothing else has to be undone: pods run on
-as they are.
+First nothing new begins: moves are paused, and the API server does not call the webhook any more. Then what is released
+is put back: such a pod belongs to its Deployment directly until its move is over, and Kubernetes neither scales nor
+rolls it. Last, pods lose our labels and annotations; in another order new pods would come with them. Pods run on as
+they are. Their node affinity cannot be changed, and goes when they are created anew.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import argparse
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from certs.publish import CONFIGURATION, EVICTION_CONFIGURATION
 from cli import access
 from kube.client import Client
 from kube.configmaps import change_pause
@@ -22,33 +25,49 @@ from kube.snapshot import read_snapshot
 from placement import names
 from placement.model import Pod, Snapshot
 from placement.pause import Pause
-from report.residue import PutBack, put_back
+from report.residue import PutBack, has_our_affinity, put_back, remnants
 
 log = logging.getLogger(__name__)
 
-PAUSE_SECONDS = 2.0  # until rebalancers have read that they are paused, and what they were writing is written
+PAUSE_SECONDS = 2.0  # until rebalancers and the API server have read it, and what they were writing is written
 ROUNDS = 5
 MOST_TOLD = 20
+WRITERS = 8
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("uninstall", parents=[common], help="undo all moves under way and list what to delete")
+    parser = commands.add_parser(
+        "uninstall",
+        parents=[common],
+        help="undo all moves under way and clean up all pods",
+        description="Stop admission, undo all moves, and clean up all pods. Run it before you delete the manifests.",
+    )
     access.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: nothing of ours is under way any more; 1: something is left that somebody has to look at."""
+    """0: nothing of ours is under way or on pods any more; 1: something is left that somebody has to look at."""
     with access.client_for(args) as client:
-        if not pause(client) and not put_back(read_snapshot(client)):
-            print("Spotweave is not installed: nothing to do.")
+        stopped = [word for word, stop in (("moves", pause), ("admission", stop_admission)) if stop(client)]
+        seen = read_snapshot(client)
+        if not stopped and not remnants(seen) and not put_back(seen):
+            print("Spotweave is not installed, and no pod carries anything of it.")
             return 0
+        if stopped:
+            print(f"Stopped {' and '.join(stopped)}.")
         count, left = undo(client)
         snapshot = read_snapshot(client)
-    print(f"Put back {_pods(count)} that were released for a move.")
+        _tell_waiting(snapshot)  # before what shows it is cleaned up
+        cleaned, failed = clean(client, snapshot)
+    if count:
+        print(f"Put back {_pods(count)} that {'was' if count == 1 else 'were'} released for a move.")
     _tell(f"{_pods(len(left))} could not be put back. Delete them once enough other replicas serve:", left)
+    print(f"Removed labels and annotations of Spotweave from {_pods(cleaned)}{_affine(snapshot)}.")
+    if failed:
+        print(f"{_pods(len(failed))} could not be cleaned up: run `spotweave uninstall` again.")
     _tell_rest(snapshot)
-    return 1 if left else 0
+    return 1 if left or failed else 0
 
 
 def pause(client: Client) -> bool:
@@ -57,7 +76,21 @@ def pause(client: Client) -> bool:
         change_pause(client, lambda _: Pause(time.time(), None, "spotweave uninstall", "being uninstalled"))
     except NotFound:
         return False
-    print("Paused: the rebalancer starts no more moves (`spotweave resume` ends the pause).")
+    return True
+
+
+def stop_admission(client: Client) -> bool:
+    """Whether there was any. New pods would get what is taken from the others, and so would pods that are evicted."""
+    deleted = [_delete(client, path) for path in (CONFIGURATION, EVICTION_CONFIGURATION)]
+    return any(deleted)
+
+
+def _delete(client: Client, path: str) -> bool:
+    """Whether it was there."""
+    try:
+        client.delete(path)
+    except NotFound:
+        return False
     return True
 
 
@@ -82,18 +115,39 @@ def undo(client: Client) -> tuple[int, list[Pod]]:
     return len(done), [each.pod for each in found]
 
 
-def _tell_rest(snapshot: Snapshot) -> None:
-    ours = [pod for pod in snapshot.pods if pod.decision]
-    opted_in = sorted(each.name for each in snapshot.namespaces.values() if each.is_opted_in)
-    print(f"Pods that keep the node affinity from admission until their next rollout: {len(ours)}.")
-    waiting = [pod for pod in ours if not pod.node and names.SOFT not in pod.annotations]
+def clean(client: Client, snapshot: Snapshot) -> tuple[int, list[Pod]]:
+    """Takes our labels and annotations off all pods but released ones; how many, and which not."""
+    writer, found = PodWriter(client), remnants(snapshot)
+    with ThreadPoolExecutor(WRITERS) as pool:
+        outcomes = pool.map(
+            lambda each: writer.annotate(each.pod.key, each.pod.uid, each.annotations, each.labels), found
+        )
+        failed = [each.pod for each, outcome in zip(found, outcomes, strict=True) if not outcome.is_settled]
+    return len(found) - len(failed), failed
+
+
+def _affine(snapshot: Snapshot) -> str:
+    count = sum(map(has_our_affinity, snapshot.pods))
+    if not count:
+        return ""
+    keep = "keeps its node affinity until it is" if count == 1 else "keep their node affinity until they are"
+    return f"; {count} of them {keep} recreated"
+
+
+def _tell_waiting(snapshot: Snapshot) -> None:
+    required = (pod for pod in snapshot.pods if has_our_affinity(pod) and names.SOFT not in pod.annotations)
+    waiting = [pod for pod in required if not pod.node]
     _tell(
-        "Some of them are pending and cannot fall back any more. Delete them; their replacements run anywhere:", waiting
+        "These pods are pending and cannot fall back any more. Delete them; their replacements run anywhere:", waiting
     )
+
+
+def _tell_rest(snapshot: Snapshot) -> None:
+    opted_in = sorted(each.name for each in snapshot.namespaces.values() if each.is_opted_in)
     print("Now delete the installed objects, the way you applied them:")
-    print("  kubectl delete -k manifests/base")
-    for name in opted_in:
-        print(f"  kubectl label namespace {name} {names.PLACEMENT}-")
+    print("  kubectl delete -k manifests/base --ignore-not-found")
+    if opted_in:
+        print(f"  kubectl label namespace {' '.join(opted_in)} {names.PLACEMENT}-")
 
 
 def _tell(sentence: str, pods: Sequence[Pod]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from certs.reconcile import Issuer, Keeper
 from certs.renewal import OVERLAP
-from cli import __version__
+from cli import __version__, logs
 from kube.client import connect
 from kube.configuration import load_configuration
 from kube.crash import end_with_any_thread
@@ -18,7 +18,12 @@ from webhook import program
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("webhook", parents=[common], help="run the admission webhook")
+    parser = commands.add_parser(
+        "webhook",
+        parents=[common],
+        help="run the admission webhook",
+        description="Run the admission webhook, as the image does.",
+    )
     parser.add_argument(
         "--kubeconfig", type=Path, help="path of the kubeconfig (default: the one that kubectl uses, or in-cluster)"
     )
@@ -42,13 +47,14 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=OVERLAP,
         metavar="SECONDS",
-        help="minimum duration of each step of a CA rotation (default: %(default)s)",
+        help=f"minimum duration of each step of a CA rotation (default: {OVERLAP.seconds})",
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     end_with_any_thread()
+    logs.calm()
     client = connect(args.kubeconfig, user_agent=f"spotweave-webhook/{__version__}")
     addresses = program.Addresses(
         args.listen, args.metrics_listen, args.share_port, args.peer_listen, _advertised(args)
@@ -65,7 +71,7 @@ def _seconds(text: str) -> timedelta:
 
 
 def _advertised(args: argparse.Namespace) -> str:
-    """Where other replicas reach this one: as told, else the pod's own address; "" where it is alone."""
+    """Where other replicas reach this one: the option, else the pod's own address; "" if there are no others."""
     if args.advertise or args.peer_listen:
         return str(args.advertise or args.peer_listen)
     return program.peer_address(os.environ.get("POD_IP", ""), args.listen)

@@ -1,7 +1,7 @@
-"""Who is let in: the right Host and Origin, a token where one is configured; and what browsers are told to forbid.
+"""Access checks: the right Host and Origin, and a token if one is configured; and headers with browser restrictions.
 
-Host is checked against a list because of DNS rebinding: a page somewhere whose name is made to point at 127.0.0.1 would
-otherwise read all of this through the browser of whoever looks at it.
+Host is checked against a list because of DNS rebinding. Otherwise a foreign page whose name is made to point at
+127.0.0.1 could read all of this through a visitor's browser.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why somebody is not let in."""
+    """Why a request is denied."""
 
     status: int
     why: str
@@ -67,7 +67,7 @@ class Guard:
         return None
 
     def _is_token(self, authorization: str) -> bool:
-        """The file is read each time, so that a new token counts at once. An empty one lets nobody in."""
+        """The file is read for each request, so that a new token applies at once. An empty file denies all requests."""
         assert self.token_file is not None
         try:
             token = self.token_file.read_bytes().strip()

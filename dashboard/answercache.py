@@ -29,7 +29,7 @@ STATE = "Spotweave-State"
 JSON = "application/json"
 PACE_SECONDS = 2.0  # the page asks again after so long
 SOONEST_SECONDS = 0.5
-SAME_SECONDS = 0.1  # so long all are told the same, their age included
+SAME_SECONDS = 0.1  # for this long all clients get the same answer, its age included
 MOST_QUESTIONS = 15  # a second, of all pages together: the more there are, the rarer each asks
 
 WorkOut = Callable[[View], Raw]
@@ -45,7 +45,7 @@ class Body(NamedTuple):
 class Said(NamedTuple):
     """What was answered a moment ago, by question, whether it was packed, and whether the asker knew it."""
 
-    view: View | None
+    stamp: tuple[int, float] | None  # of the view
     at: float
     replies: dict[tuple[str, bool, bool], Response]
 
@@ -67,8 +67,7 @@ class AnswerCache:
         self._viewer = viewer
         self._lock = Lock()  # one at a time: answering must not take the processor from the loop
         self._kept = KeptBodies((-1, -1), {})
-        self._latest: tuple[View | None, tuple[int, int]] = (None, (-1, -1))
-        self._older: dict[str, Body] = {}
+        self._latest: tuple[tuple[int, float] | None, tuple[int, int]] = (None, (-1, -1))
         self._size = 0
         self._said = Said(None, 0.0, {})
 
@@ -86,7 +85,7 @@ class AnswerCache:
         return self._said_now(view, asked, body, takes_gzip, known == body.etag)
 
     def quick(self, asked: str, *, takes_gzip: bool, known: str) -> Response | None:
-        """The same where next to nothing is to be done for it; else None."""
+        """The same if it costs almost nothing; otherwise None."""
         view, kept = self._viewer.renewed(self.view_seconds), self._kept
         if view is None or kept.made_of != self._made_of(view):
             return None
@@ -97,9 +96,9 @@ class AnswerCache:
         self.watchers = count
 
     def _again(self, view: View, asked: str, body: Body, takes_gzip: bool, is_known: bool) -> Response | None:
-        """Pages ask at the same moment: what one of them is told, all of them are."""
+        """Pages ask at the same moment, and all get the same answer."""
         said = self._said
-        is_now = said.view is view and abs(self._viewer.around.now() - said.at) < SAME_SECONDS
+        is_now = said.stamp == view.stamp and abs(self._viewer.around.now() - said.at) < SAME_SECONDS
         reply = said.replies.get((asked, takes_gzip, is_known)) if is_now else None
         if reply is not None:
             return reply
@@ -109,14 +108,16 @@ class AnswerCache:
     def _said_now(self, view: View, asked: str, body: Body, takes_gzip: bool, is_known: bool) -> Response:
         """Made now, and kept for who asks within the next moment."""
         said, now = self._said, self._viewer.around.now()
-        if said.view is not view or abs(now - said.at) >= SAME_SECONDS:
-            said = self._said = Said(view, now, {})
-        reply = said.replies[asked, takes_gzip, is_known] = self._reply(view, body, takes_gzip, is_known)
+        if said.stamp != view.stamp or abs(now - said.at) >= SAME_SECONDS:
+            said = self._said = Said(view.stamp, now, {})
+        reply = self._reply(view, body, takes_gzip, is_known)
+        if takes_gzip or len(reply.body) <= LARGEST_QUICK:  # a large one is soon made again, unless it is compressed
+            said.replies[asked, takes_gzip, is_known] = reply
         return reply
 
     @property
     def pace_seconds(self) -> float:
-        """Doubled until it is enough, so that whoever was told another pace still asks at the same moments."""
+        """Doubled until it is enough, so that clients with an earlier pace still ask at the same moments."""
         pace = PACE_SECONDS
         while self.watchers > MOST_QUESTIONS * pace:
             pace *= 2
@@ -137,9 +138,9 @@ class AnswerCache:
     def _made_of(self, view: View) -> tuple[int, int]:
         """What its answers are made of. The history goes on; while a view lasts, it is that of when it was new."""
         latest, made_of = self._latest
-        if latest is not view:
+        if latest != view.stamp:
             made_of = (view.number, self.history.version)
-            self._latest = (view, made_of)
+            self._latest = (view.stamp, made_of)
         return made_of
 
     def _reply(self, view: View, body: Body, takes_gzip: bool, is_known: bool) -> Response:
@@ -174,13 +175,12 @@ class AnswerCache:
         with self._lock:
             made_of = self._made_of(view)
             if self._kept.made_of != made_of:
-                self._older = self._kept.bodies
                 self._kept, self._size = KeptBodies(made_of, {}), 0
             known = self._kept.bodies.get(asked)
             if known is not None:
                 return known
             self.worked_out += 1
-            body = encoded(msgspec.json.encode(work_out(view)), self._older.get(asked))
+            body = encoded(msgspec.json.encode(work_out(view)))
             self._size += len(asked) + len(body.plain)
             if self._size > MOST_KEPT:
                 self._kept.bodies.clear()
@@ -189,9 +189,7 @@ class AnswerCache:
             return body
 
 
-def encoded(raw: bytes, older: Body | None) -> Body:
-    """The older one, if nothing has changed."""
+def encoded(raw: bytes) -> Body:
+    """Bodies with the same bytes have the same tag, so a client keeps what it has."""
     plain = raw[1:]
-    if older is not None and older.plain == plain:
-        return older
     return Body(plain, f'W/"{sha256(plain).hexdigest()[:16]}"')

@@ -1,6 +1,6 @@
-"""The spot share of the last day as Prometheus remembers it: fetched in the background, and only while somebody looks.
+"""The spot share of the last day from Prometheus, fetched in the background and only while the page is open.
 
-No answer waits for it. While it says nothing, or nothing new, the page shows what this replica remembers itself.
+No answer waits for it. While Prometheus returns nothing, or nothing new, the page shows this replica's own memory.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class PrometheusArchive:
                 self.fetch()
 
     def fetch(self) -> None:
-        """Once, now. What goes wrong is told when it begins."""
+        """Fetches once, now. A failure is logged when it begins."""
         self._tried_at = self._timer()
         try:
             points = merged(*(read(self._get(each)) for each in questions(self._url, time.time())))

@@ -1,8 +1,8 @@
-"""Serves the dashboard: who is let in, what is answered at once, and what is worked out on other threads.
+"""Serves the dashboard: access checks, answers from the cache, and answers computed on other threads.
 
-Fifty pages that ask every few seconds must not cost what the rebalancer itself costs. What was asked before is answered
-on the event loop, from the cache. All else goes through Flask's WSGI callable, on other threads, so that a drill holds
-up nobody who only looks; once for all who ask the same.
+Fifty pages that ask every few seconds must not cost as much as the rebalancer itself. Repeated requests are answered on
+the event loop, from the cache. Everything else goes through Flask's WSGI callable on other threads, once for all
+clients that ask the same, so that a drill does not delay other viewers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from serving.parser import KIB, MIB, Limits
 from serving.threads import on_a_thread
 
 LARGEST_HEAD = 32 * KIB
-LIMITS = Limits(LARGEST_HEAD, body_bytes=KIB, waiting=16, held_bytes=MIB, idle_seconds=75.0)  # nobody sends bodies
+LIMITS = Limits(LARGEST_HEAD, body_bytes=KIB, waiting=16, held_bytes=MIB, idle_seconds=75.0)  # no client sends bodies
 WORKERS = 4
 _FIXED = tuple(HEADERS.items())
 _FRESH = (*_FIXED, ("Cache-Control", "no-store"))
@@ -85,7 +85,7 @@ def _path(request: Request) -> str:
 
 
 def _sealed(response: Response) -> Response:
-    """With what browsers are told to forbid; nothing is stored, unless the answer says otherwise."""
+    """With the headers that restrict browsers. Nothing is stored, unless the answer says otherwise."""
     is_stored = any(name == "Cache-Control" for name, _ in response.headers)
     return response._replace(headers=(_FIXED if is_stored else _FRESH) + response.headers)
 

@@ -1,13 +1,13 @@
-"""Makes views of what the rebalancer knows: once for all who ask, pages and Prometheus alike.
+"""Makes views of what the rebalancer knows, once for all clients, pages and Prometheus alike.
 
-The loop's thread hands over what it has (`Viewer.take`, some references); threads that answer make a view of it when
-somebody asks. A workload is looked at anew only when its assessment is another one.
+The loop's thread passes what it has (`Viewer.take`, a few references). The answering threads make a view of it on
+request. A workload is computed again only when its assessment changes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from threading import Lock
 from typing import Protocol
@@ -18,12 +18,15 @@ from placement.outage import Outages
 from placement.pause import Pause, standing
 from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
-from placement.plan.group import Ground
+from placement.plan.ground import Ground
 from placement.plan.losses import Lost
-from report.exposure import Place, exposure, places
+from placement.plan.storage import Storage
+from placement.skipped import SkipCounts
+from report.exposure import exposure
+from report.held import Holding
 from report.nodepools import Floor
 from report.savings import Prices, Rate, Savings, savings, total
-from report.view import Taken, View
+from report.view import HeldByWorkload, Taken, View, held_among
 from report.workloadview import Totals, WorkloadView
 
 NO_PRICES = Prices()
@@ -46,8 +49,11 @@ class Facts(Protocol):
     def lost(self) -> Lost: ...
     @property
     def failing(self) -> Collection[str]: ...
+    @property
+    def skipped(self) -> SkipCounts: ...
     def amounts(self) -> Mapping[str, Mapping[str, int]]: ...
     def pods(self) -> Mapping[str, Sequence[Pod]]: ...
+    def storage(self) -> Storage: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ class Viewer:
         self.around = around
         self._taken: Taken | None = None
         self._view: View | None = None
+        self._number = -1  # of the latest view
         self._seen: dict[str, WorkloadView] = {}
         self._totals = Totals()
         self._order: Sequence[str] = ()
@@ -78,7 +85,6 @@ class Viewer:
         self._ground: Ground | None = None
         self._observed = NOTHING_OBSERVED
         self._floor = Floor(Ground({}), {})
-        self._places: Mapping[str, Place] = {}
         self._rates: Mapping[str, Rate] = {}
         self._lock = Lock()
 
@@ -106,6 +112,8 @@ class Viewer:
                 facts.amounts(),
                 len(facts.failing),
                 facts.pods(),
+                facts.skipped,
+                facts.storage(),
             )
         return self._taken
 
@@ -117,9 +125,9 @@ class Viewer:
             return self._view
 
     def current(self, lasts_seconds: float = LASTS_SECONDS) -> View | None:
-        """The same where nothing is to be made for it; None: another one is due. From any thread, and costs nothing.
+        """The present view; None if a new one is due. Callable from any thread, and cheap.
 
-        What happens to nodes is news, and does not wait.
+        Changes of nodes make a new view due at once.
         """
         taken, view = self._taken, self._view
         if view is None or taken is None:
@@ -145,7 +153,12 @@ class Viewer:
             before.paused == self._paused()
             and before.observed is self.around.observed()
             and _is_same(before.taken, taken)
+            and before.held == self._held(before.seen, taken)
         )
+
+    def _held(self, seen: Iterable[WorkloadView], taken: Taken) -> HeldByWorkload:
+        """Holds also end by time alone."""
+        return held_among(seen, Holding.on(taken.ground, taken.at, is_paused=self._paused() is not None))
 
     def _paused(self) -> Pause | None:
         return standing(self.around.pause(), self.around.now())
@@ -154,35 +167,40 @@ class Viewer:
         before = self._view
         if before is not None and self._is_as_before(before, taken):
             return replace(before, taken=taken)
+        self._number += 1
+        before = self._view = None  # it holds much that is not needed any more, and must not be there twice
         self._survey(taken.ground)
         self._look_again(taken)
+        seen = tuple(self._seen[uid] for uid in self._order)
         return View(
-            0 if before is None else before.number + 1,
+            self._number,
             taken,
-            tuple(self._seen[uid] for uid in self._order),
+            seen,
             self._totals,
-            self._places,
             self._rates,
             self._saved(),
             self._floor_of(taken),
             self._paused(),
             self._observed,
+            self._held(seen, taken),
         )
 
     def _look_again(self, taken: Taken) -> None:
         """At workloads whose assessment is another one."""
-        known, seen, gone, new = self._seen, {}, [], []
+        seen, totals, gone, new = self._seen, self._totals, [], []
+        self._seen, self._totals = {}, Totals()  # were one of them to fail, the next view begins from nothing
+        count = len(seen)
         for uid, each in taken.assessments.items():
-            old = known.get(uid)
+            old = seen.get(uid)
             if old is None or old.assessment is not each:
-                gone += [] if old is None else [old]
-                old = self._look(each)
-                new.append(old)
-            seen[uid] = old
-        if seen.keys() != known.keys():
-            gone += [each for uid, each in known.items() if uid not in seen]
+                gone += [] if old is None else [old.tally]
+                seen[uid] = old = self._look(each)
+                new.append(old.tally)
+        removed = [uid for uid in seen if uid not in taken.assessments] if len(seen) > len(taken.assessments) else []
+        gone += [seen.pop(uid).tally for uid in removed]
+        if removed or len(seen) > count or len(self._order) != len(seen):
             self._order = sorted(seen, key=lambda uid: seen[uid].key)
-        self._seen, self._totals = seen, self._totals.changed(new, gone)
+        self._seen, self._totals = seen, totals.changed(new, gone)
 
     def _floor_of(self, taken: Taken) -> Floor:
         if not self._floor.is_of(taken.ground, taken.used):
@@ -197,13 +215,12 @@ class Viewer:
         return self._savings[1]
 
     def _survey(self, ground: Ground) -> None:
-        """Places and rates of all nodes. Where a known node's rate is another one, or more was observed of pools,
-        everything is looked at anew.
+        """The rates of all nodes. If the rate of a known node changes, or pools have new observations,
+        everything is computed again.
         """
         before, observed = self._rates, self.around.observed()
         if ground is not self._ground:
             self._ground = ground
-            self._places = places({name: each.node for name, each in ground.sites.items()}, ground.configuration)
             self._rates = self._prices.rates(ground.sites)
         is_dearer = any(name in self._rates and self._rates[name] != rate for name, rate in before.items())
         if is_dearer or observed is not self._observed:
@@ -212,12 +229,8 @@ class Viewer:
 
     def _look(self, found: Assessment) -> WorkloadView:
         group = found.group
-        ready = (self._places[member.pod.node] for member in found.members if member.serves)
-        return WorkloadView(
-            found,
-            exposure(ready, group.availability, self._observed),
-            savings(group, self._rates),
-        )
+        seen = exposure(found.standing, group.availability, self._observed)
+        return WorkloadView(found, seen, savings(group, self._rates))
 
 
 def _has_nodes_changed(before: Taken, facts: Facts) -> bool:
@@ -225,9 +238,9 @@ def _has_nodes_changed(before: Taken, facts: Facts) -> bool:
 
 
 def _is_same(one: Taken, other: Taken) -> bool:
-    """But for the moment, and pods of which nothing is shown: only drills look at who is beside whom.
+    """Equal except for the time, and for pods that are not shown: only drills use which pods share a node.
 
-    Most of what they hold are the same objects, which costs nothing to see.
+    Most fields are identical objects, so the comparison is cheap.
     """
     compared = (each.name for each in fields(Taken) if each.name not in ("at", "version", "ground", "pods"))
     return one.ground is other.ground and all(getattr(one, name) == getattr(other, name) for name in compared)

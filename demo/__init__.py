@@ -1,1 +1,1 @@
-"""Shows the product on a local control plane: a supervisor that installs and runs it, and the demo's story."""
+"""Shows Spotweave on a local control plane: a supervisor that installs and runs it, and the steps of the demo."""

@@ -1,10 +1,10 @@
-"""The course of a disturbance, as status would have told it all along: before, at worst, after. Pure.
+"""The course of a disturbance, as `status` would have shown it: before, at the lowest point, after. Pure.
 
 A workload of 10 that must keep 8 loses its 6 spot replicas, and has 10 again two seconds later:
 
     before: 10 serve, headroom 2      at worst: 4 serve, headroom -4      after: 10 serve, headroom 2
 
-It served fewer than must for the time between the first look that saw that and the first that did not.
+It was short of replicas from the first look that saw fewer than must serve until the first look that did not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rich.text import Text
 
 from placement.configuration import Configuration
 from placement.model import Snapshot
-from placement.plan.group import former_owner, has_left
+from placement.plan.marks import former_owner, has_left
 from report.exposure import Domain, Exposure
 from report.status import WorkloadStatus, statuses
 from report.tables import headroom
@@ -30,25 +30,25 @@ Found = Sequence[WorkloadStatus]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen at one moment: as status tells it, and how many released pods still serve, by workload's UID."""
+    """What was seen at one moment: the status, and how many released pods still serve, by workload UID."""
 
     at: float
     found: Found
     released: Mapping[str, int] = field(default_factory=dict)
 
     def serving(self, status: WorkloadStatus) -> int:
-        """Also those that were let go of, and serve until their replacements do: Services still select them."""
+        """Includes released pods, which serve until their replacements do: Services still select them."""
         return sum(each.serves for each in status.pods) + self.released.get(status.workload.uid, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What came of one workload: how many served before, at worst and after, and its exposure then."""
+    """One workload: how many replicas served before, at the lowest point and after, and its exposure then."""
 
     name: str
     served: tuple[int, int, int]
-    exposures: tuple[Exposure, Exposure, Exposure]  # at worst: with the least headroom
-    short_seconds: float  # in which fewer served than must
+    exposures: tuple[Exposure, Exposure, Exposure]  # the second: with the least headroom
+    short_seconds: float  # in which fewer replicas served than must
 
     @property
     def needed(self) -> int:
@@ -62,14 +62,14 @@ class Course:
 
 def look_at(at: float, snapshot: Snapshot, configuration: Configuration) -> Look:
     owners = {each.uid: each.owner.uid for each in snapshot.replica_sets if each.owner}
-    gone = (pod for pod in snapshot.pods if has_left(pod))  # else status counts it
+    gone = (pod for pod in snapshot.pods if has_left(pod))  # others are counted by status
     serving = (pod for pod in gone if pod.ready and not pod.terminating and pod.node in snapshot.nodes)
     let_go = Counter(owners.get(former_owner(pod), "") for pod in serving)
     return Look(at, statuses(snapshot, configuration), let_go)
 
 
 def courses(looks: Sequence[Look]) -> list[Course]:
-    """Of each workload that was seen from the first look to the last."""
+    """The courses of all workloads that were seen from the first look to the last."""
     seen: dict[str, list[tuple[Look, WorkloadStatus]]] = {}
     for look in looks:
         for status in look.found:
@@ -96,7 +96,7 @@ def _short_seconds(seen: Sequence[tuple[Look, WorkloadStatus]]) -> Iterator[floa
 
 
 def surviving(found: Found) -> int:
-    """How many would survive the loss of any one pool."""
+    """How many workloads would survive the loss of any one pool."""
     return sum(each.exposure.survives(Domain.POOL) for each in found)
 
 
@@ -124,7 +124,7 @@ def _table(found: Sequence[Course]) -> Table:
 
 
 def sentences(found: Sequence[Course], looks: Sequence[Look]) -> Iterator[str]:
-    """Who served fewer than must, for how long; and how many could have lost a pool more."""
+    """Which workloads served fewer than must, for how long, and how many could have lost one more pool."""
     short = [each for each in found if each.short_seconds]
     for each in short:
         served = f"{each.name} served {each.served[1]} replicas, below its minimum of {each.needed}"

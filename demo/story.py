@@ -1,4 +1,4 @@
-"""A short story told with real pods: a workload starts, spot is lost and comes back, nothing stops serving."""
+"""The steps of the demo, with real pods: workloads start, spot is lost and comes back, and all keep serving."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from report.tables import status_table
 EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
 NAMESPACE = "demo"
 SETTLE_SECONDS = 60.0
-MOVE_SECONDS = 240.0  # pods are moved when they are half a minute old, one after the other
+MOVE_SECONDS = 240.0  # pods are moved one after the other, when they are half a minute old
 NOTICE_SECONDS = 120.0  # the nodes go as soon as they are empty
 OUTAGE = f"{SHORTEST_OUTAGE_SECONDS:.0f}"
-PACE = Options(controller_qps=200, controller_burst=400)  # by default the controllers create 20 objects a second
+PACE = Options(controller_qps=200, controller_burst=400)  # by default the controllers create 20 objects per second
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Story:
         return self.exact
 
     def _lose_a_pool(self) -> None:
-        """The one that holds most of web."""
+        """Removes the pool that holds most pods of web."""
         pool = fullest(self._statuses(), "web")
         self._chapter(f"The cloud reclaims pool {pool.zone}/{pool.instance_type} with two minutes' notice")
         text = "A drainer, not part of Spotweave, evicts what budgets allow. Replacements start."
@@ -69,12 +69,12 @@ class Story:
         self._disturb(lambda: self.cluster.reclaim(Choice(pool=pool.name), notice_seconds=NOTICE_SECONDS), is_settled)
 
     def _lose_all_spot(self) -> None:
-        """Nothing is exact then: what belongs on spot runs on on-demand."""
+        """No mix is exact then: pods that belong on spot run on on-demand."""
         self._chapter("All spot nodes disappear without notice: their pods run on on-demand")
         self._disturb(lambda: self.cluster.reclaim(Choice(all_spot=True)), is_at_rest)
 
     def _disturb(self, act: Callable[[], object], is_done: Callable[[Found], bool]) -> None:
-        """Does something to the nodes, and tells what it did to the workloads."""
+        """Changes the nodes, and reports the effect on the workloads."""
         looks = self._looks(act, is_done)
         self.exact = self.exact and is_done(looks[-1].found)
         self.console.print(status_table(looks[-1].found))
@@ -82,7 +82,7 @@ class Story:
         self.console.print(told(looks))
 
     def _looks(self, act: Callable[[], object], is_done: Callable[[Found], bool]) -> list[Look]:
-        """Looks again and again: before, while it is done, and until its consequences are over."""
+        """Looks repeatedly: before, during the change, and until its effects are over."""
         looks: list[Look] = []
 
         def look() -> Found:
@@ -106,7 +106,7 @@ class Story:
         self.console.print(status_table([each for each in self._rest() if each.workload.name == "web"]))
 
     def _rest(self) -> Found:
-        """Waits until the workloads are at rest and nothing is left to move, and judges them."""
+        """Waits until the workloads are at rest and nothing is left to move, and checks their mixes."""
         for workload in ("deployment/billing", "deployment/typo", "deployment/web", "statefulset/store"):
             self._kubectl("rollout", "status", workload, f"--timeout={SETTLE_SECONDS:.0f}s")
         found = wait_until(self._statuses, is_settled, MOVE_SECONDS)
@@ -118,14 +118,14 @@ class Story:
 
 
 def fullest(found: Found, name: str) -> NodePool:
-    """The spot pool that holds most of a workload."""
+    """The spot pool that holds most pods of a workload."""
     nodes = [each.pod.node for status in found if status.workload.name == name for each in status.pods]
     spot = [pool for pool in demo_profile().pools if pool.capacity_class == Class.SPOT]
     return max(spot, key=lambda pool: sum(node in pool.node_names for node in nodes))
 
 
 def is_at_rest(found: Found) -> bool:
-    """One revision each, and as many pods as asked for, all of them serving and none on its way out."""
+    """Each has one revision and the wanted number of pods, all of them serve, and none is terminating."""
     return bool(found) and all(
         each.revisions == 1 and len(each.pods) == each.workload.replicas and all(pod.serves for pod in each.pods)
         for each in found
@@ -141,7 +141,7 @@ def wait_until(
     is_done: Callable[[Found], bool],
     timeout_seconds: float,
 ) -> Found:
-    """What is read when it is as wished, or when time is up."""
+    """The last status read: when the condition holds, or when time is up."""
     deadline = time.monotonic() + timeout_seconds
     while not is_done(found := read()) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -1,7 +1,7 @@
 """Installs `manifests/overlays/local` on a local control plane, and runs the programs there as processes.
 
 They run with their ServiceAccounts' tokens, never as admin, so that what works here works in a cluster. Kubeconfigs
-are handed over in memory: whatever ends this process, no file is left.
+are passed in memory, so no file is left, however this process ends.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PINNED = 50  # the overlay's own number in the range
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A program that runs: its process, where its probes and metrics are, and its page, if it has one."""
+    """A running program: its process, the addresses of its probes and metrics, and its page, if it has one."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -73,18 +73,18 @@ class Installed:
     start: Start
 
     def add(self, component: str = names.WEBHOOK_COMPONENT, **environment: str) -> Process:
-        """One more program: a webhook or a rebalancer. It is not waited for."""
+        """Starts one more program, a webhook or a rebalancer, without waiting for it."""
         number = sum(each.name.startswith(component) for each in self.processes)
         self.processes.append(self.start(component, f"{component}-{number}", environment))
         return self.processes[-1]
 
     def metrics(self, name: str) -> str:
-        """What a program tells Prometheus now."""
+        """The metrics of a program now."""
         return _fetch(next(f"{each.url}/metrics" for each in self.processes if each.name == name))
 
     @property
     def dashboard(self) -> str | None:
-        """The first rebalancer's page; any of them can tell."""
+        """The page of the first rebalancer; any of them would do."""
         ports = (each.dashboard_port for each in self.processes if each.process.poll() is None)
         return next((f"http://127.0.0.1:{port}/" for port in ports if port is not None), None)
 
@@ -97,7 +97,7 @@ class Installed:
         }
 
     def watch(self) -> None:
-        """Waits; tells of a program that ends. It is not started again: here, faults are made on purpose."""
+        """Waits, and reports a program that ends. It is not restarted, because tests cause faults on purpose."""
         told: set[str] = set()
         while len(told) < len(self.processes) or not self.processes:
             time.sleep(0.5)
@@ -140,10 +140,10 @@ def running(
     )
     try:
         if rebalancers:
-            permit_first_leader(admin)  # nobody has led here, unless there is a Lease that says so
+            permit_first_leader(admin)  # no replica has led here, unless there is a Lease that says so
         for component, count in ((names.WEBHOOK_COMPONENT, webhooks), (names.REBALANCER_COMPONENT, rebalancers)):
             for _ in range(count):
-                installed.add(component)  # one by one: what was started is stopped, also when the next one fails
+                installed.add(component)  # one by one: what was started is stopped, even if the next one fails
         wait_until_ready(installed.processes)
         if webhooks:
             _wait_until_asked(admin, installed)
@@ -175,7 +175,7 @@ def install(kubeconfig: Path, admin: Client, configuration: str | None) -> str:
 
 
 def _first_address(admin: Client) -> IPv4Address:
-    """The first of the cluster's Services. Asked before anything is written: a real cluster is none of our business."""
+    """The address of the cluster's first Service. Checked before anything is written, to refuse a real cluster."""
     first = IPv4Address(_cluster_ip(admin, "default", "kubernetes"))
     if first not in LOOPBACK:
         raise ClusterError(
@@ -188,7 +188,7 @@ def _first_address(admin: Client) -> IPv4Address:
 
 
 def _service_address(admin: Client, first: IPv4Address, port: int) -> IPv4Address:
-    """Where the API server shall find the webhook: where it was, else at an address that no other cluster has.
+    """Where the API server finds the webhook: the present address, or one that no other cluster has.
 
     Clusters on one machine may share a range of addresses, but not the API server's port: with Services in
     127.96.0.0/16 and the API server at port 40123, it is number 40123 of the range, 127.96.156.187.
@@ -207,7 +207,7 @@ def _service_address(admin: Client, first: IPv4Address, port: int) -> IPv4Addres
 
 
 def _remove_foreign_service(admin: Client, port: int) -> None:
-    """One that `manifests/base` made has another port, and no address that we could listen on."""
+    """A Service from `manifests/base` has another port, and no address that we could listen on."""
     path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services/{names.WEBHOOK_SERVICE}"
     try:
         if [each["port"] for each in admin.get_json(path)["spec"]["ports"]] != [port]:
@@ -318,10 +318,10 @@ def _fetch(url: str) -> str:
 
 
 def _wait_until_asked(admin: Client, installed: Installed) -> None:
-    """Waits until the API server really calls us; a new configuration takes it a moment.
+    """Waits until the API server really calls us: it needs a moment to read a new configuration.
 
-    A pod is created as a dry run in a namespace that exists for this only, until a webhook has seen it. It is left
-    alone, since it belongs to no workload, and is never stored.
+    A pod is created as a dry run, in a namespace for this purpose, until a webhook has seen it. It belongs to no
+    workload, so it is not placed, and it is never stored.
     """
     deadline = time.monotonic() + READY_SECONDS
     before = _calls(installed)
@@ -371,7 +371,7 @@ def _canary_namespace(admin: Client) -> Iterator[None]:
 
 
 def _wait_gone(admin: Client, path: str) -> None:
-    """One from a run that was killed may be there, or on its way out."""
+    """An object from a killed run may still exist, or be terminating."""
     deadline = time.monotonic() + READY_SECONDS
     try:
         admin.delete(path)

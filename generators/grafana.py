@@ -1,4 +1,4 @@
-"""The Grafana dashboards of manifests/monitoring/grafana, as tables of panels; JSON that nobody reads comes out.
+"""The Grafana dashboards of manifests/monitoring/grafana, as tables of panels, from which the JSON is generated.
 
 Queries use the programs' own metrics, so that the dashboards work where the recording rules are not loaded. While one
 rebalancer takes over from another both may be seen for a scrape: `max by` takes one of them.
@@ -101,7 +101,7 @@ SHARE = Dashboard(
             about="The same for workloads without a declared minimum. This is advice only.",
         ),
         Panel(
-            "Fell back",
+            "Pods that fell back",
             "stat",
             (Query(_pods("fallback", "class"), "now on {{class}}"),),
             4,
@@ -286,7 +286,7 @@ WEBHOOK = Dashboard(
             unit="s",
         ),
         Panel(
-            "Not seen yet",
+            "Decisions not seen yet",
             "stat",
             (Query("sum(spotweave_ledger_decisions)"),),
             4,

@@ -109,6 +109,6 @@ def bind(manager: urllib3.PoolManager) -> None:
 
 
 def _bound(pool: type[Any]) -> type[Any]:
-    """Of the same name, which errors tell."""
+    """The same name, which errors show."""
     connection = type(pool.ConnectionCls.__name__, (pool.ConnectionCls,), {"response_class": _Response})
     return type(pool.__name__, (pool,), {"ConnectionCls": connection})

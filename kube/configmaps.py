@@ -45,7 +45,7 @@ def parse_configuration_text(text: str) -> Configuration:
 
 
 def read_outages(client: Client) -> tuple[Outages, dict[str, Any] | None]:
-    """What is noted, and the raw ConfigMap that it stands in (None: there is none yet)."""
+    """The noted outages, and the raw ConfigMap that holds them (None if there is no ConfigMap yet)."""
     raw = _read_state(client)
     return _outages(_data(raw).get(KEY, "")), raw
 
@@ -56,17 +56,17 @@ def change_outages(
     faults: Faults = NO_FAULTS,
     call_seconds: float = ANSWER_SECONDS,
 ) -> Outages:
-    """Writes what `change` makes of what is noted; several writers may race, nobody's note is lost."""
+    """Applies `change` to the noted outages and writes the result. Writers may race; no note is lost."""
     return _outages(_change_state(client, KEY, lambda text: outages_text(change(_outages(text))), faults, call_seconds))
 
 
 def read_pause(client: Client) -> Pause | None:
-    """What is noted, whether it is over or not."""
+    """The noted pause, even if it has expired."""
     return parse_pause(_data(_read_state(client)).get(pause.KEY, ""))
 
 
 def change_pause(client: Client, change: Callable[[Pause | None], Pause | None]) -> Pause | None:
-    """Writes what `change` makes of what is noted; None takes the note away."""
+    """Applies `change` to the noted pause and writes the result; None removes the note."""
 
     def changed(text: str) -> str:
         after = change(parse_pause(text))
@@ -76,14 +76,14 @@ def change_pause(client: Client, change: Callable[[Pause | None], Pause | None])
 
 
 def read_observed(client: Client) -> Observed:
-    """What is noted of interruptions."""
+    """The noted interruptions."""
     return _observed(_data(_read_state(client)).get(observation.KEY, ""))
 
 
 def change_observed(
     client: Client, change: Callable[[Observed], Observed], call_seconds: float = ANSWER_SECONDS
 ) -> Observed:
-    """Writes what `change` makes of what is noted."""
+    """Applies `change` to the noted interruptions and writes the result."""
 
     def changed(text: str) -> str:
         return observed_text(change(_observed(text)))
@@ -92,7 +92,7 @@ def change_observed(
 
 
 def _observed(text: str) -> Observed:
-    """What is garbled is begun anew: it is worth less than to go on."""
+    """An unreadable note is replaced by an empty one: continuing matters more than the history."""
     try:
         return parse_observed(text) if text else NOTHING_OBSERVED
     except ValueError as error:
@@ -101,7 +101,7 @@ def _observed(text: str) -> Observed:
 
 
 def _outages(text: str) -> Outages:
-    """What is garbled is begun anew, with a version that nobody has had: a loss must not wait for a person."""
+    """An unreadable note is replaced by an empty one with an unused version: a loss must not wait for a person."""
     try:
         return parse_outages(text) if text else Outages()
     except ValueError as error:
@@ -128,7 +128,7 @@ def _change_state(
     faults: Faults = NO_FAULTS,
     call_seconds: float = ANSWER_SECONDS,
 ) -> str:
-    """Writes what `change` makes of one key's text ("": there is none, or shall be none), and gives it."""
+    """Applies `change` to the text of one key, writes the result and returns it. "" means that the key is absent."""
     for _ in range(_TRIES):
         raw = _read_state(client, call_seconds)
         before = _data(raw).get(key, "")
@@ -145,7 +145,7 @@ def _change_state(
 
 
 def _write_state(client: Client, raw: dict[str, Any] | None, key: str, text: str, call_seconds: float) -> None:
-    """The other keys stay as they are; the API server refuses where the ConfigMap has changed since it was read."""
+    """Leaves other keys as they are. The API server refuses the write if the ConfigMap changed since it was read."""
     others = {name: value for name, value in _data(raw).items() if name != key}
     data = {**others, key: text} if text else others
     if raw is not None:
@@ -157,7 +157,7 @@ def _write_state(client: Client, raw: dict[str, Any] | None, key: str, text: str
 
 
 class OutageMemory:
-    """The outages noted in the state ConfigMap. A garbled note is told once, and what was known before stands."""
+    """The outages noted in the state ConfigMap. An unreadable note is reported once; the last known outages stay."""
 
     def __init__(self, store: Store[ConfigMap], on_change: Callable[[], None]) -> None:
         self.current = Outages()
@@ -187,7 +187,7 @@ class PauseMemory:
 
 
 class ObservedMemory:
-    """What was observed of pools, as noted in the state ConfigMap. A garbled note changes nothing of what was known."""
+    """Observations of pools, as noted in the state ConfigMap. With an unreadable note, the last known ones stay."""
 
     def __init__(self, store: Store[ConfigMap], on_change: Callable[[Observed], None]) -> None:
         self.current = NOTHING_OBSERVED

@@ -19,7 +19,7 @@ def load_configuration(path: Path | None, client: Client) -> Configuration:
 
 
 def configuration_for_reading(path: Path | None, client: Client) -> Configuration:
-    """For commands that only look: who may not read the ConfigMap sees the cluster by the built-in configuration."""
+    """For read-only commands: users who may not read the ConfigMap get the built-in configuration."""
     try:
         return load_configuration(path, client)
     except Forbidden:

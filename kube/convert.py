@@ -8,6 +8,7 @@ a field of the wrong type does (`msgspec.ValidationError`), and the one object t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from sys import intern
@@ -150,10 +151,16 @@ _annotations: RecentlyUsed[tuple[str | None, ...], Mapping[str, str]] = Recently
 
 
 def pod(wire: PodObject) -> Pod:
-    """Without its needs, for whoever does not look for room."""
-    owner, terms = wire.metadata.owner_references, _required(wire.spec or _NO_POD_SPEC)
-    key = b"\0".join((owner, terms))
-    return _pod(wire, _families.get(key) or _families.recall(key, lambda: _family(owner, terms, NO_NEEDS)))
+    """Without its needs, the grace period apart, for whoever does not look for room."""
+    spec = wire.spec or _NO_POD_SPEC
+    owner, terms, grace = wire.metadata.owner_references, _required(spec), spec.termination_grace_period_seconds
+    key = (b"\0".join((owner, terms)), grace)
+    return _pod(wire, _families.get(key) or _families.recall(key, lambda: _family(owner, terms, _graceful(grace))))
+
+
+def _graceful(grace_seconds: int | None) -> Needs:
+    """Kubernetes writes its default of 30 s into every pod."""
+    return NO_NEEDS if grace_seconds in (None, NO_NEEDS.grace_seconds) else Needs(grace_seconds=grace_seconds)
 
 
 def pod_in_full(wire: PodInFullObject) -> Pod:
@@ -161,8 +168,9 @@ def pod_in_full(wire: PodInFullObject) -> Pod:
     owner, terms = wire.metadata.owner_references, _required(spec)
     parts: list[Raw | bytes] = [owner, terms]
     add_parts(parts, spec)
-    key = (b"\0".join(parts), marks_of(spec))
-    return _pod(wire, _families.get(key) or _families.recall(key, lambda: _family(owner, terms, needs_of(spec))))
+    marks = marks_of(spec, wire.metadata.name or "")
+    key = (b"\0".join(parts), marks)
+    return _pod(wire, _families.get(key) or _families.recall(key, lambda: _family(owner, terms, needs_of(spec, marks))))
 
 
 def _family(owner: Raw, terms: Raw, needs: Needs) -> Family:
@@ -300,6 +308,11 @@ def quota(wire: QuotaObject) -> Quota:
     )
 
 
+def sign_with_message(wire: SignObject) -> Sign:
+    """The same, with its text."""
+    return replace(sign(wire), message=wire.message or "")
+
+
 def sign(wire: SignObject) -> Sign:
     """Dated by the last time that it was seen, wherever its writer notes that."""
     meta, about = wire.metadata, wire.involved_object
@@ -398,7 +411,19 @@ def _workload(kind: Kind, wire: WorkloadObject, rollout: Callable[[WorkloadSpec]
         settled=(status.observed_generation or 0) == (meta.generation or 0),
         revision=intern(status.update_revision or ""),
         min_ready_seconds=spec.min_ready_seconds or 0,
+        rolled_out=_rolled_out(meta, status) if kind is Kind.DEPLOYMENT else 0.0,
     )
+
+
+def _rolled_out(meta: Meta, status: RawWorkloadStatus) -> float:
+    """When its last rollout ended. Its controller writes that once; moves and changed replicas do not renew it.
+
+    The first revision is no rollout: nothing was there before.
+    """
+    if (meta.annotations or NOTHING).get(names.REVISION, "1") == "1":
+        return 0.0
+    ends = (each for each in status.conditions or () if (each.type, each.reason) == names.ROLLOUT_ENDED)
+    return next((seconds(each.last_update_time) for each in ends), 0.0)
 
 
 def _replicas(spec: WorkloadSpec) -> int:

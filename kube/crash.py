@@ -1,4 +1,4 @@
-"""A thread that dies leaves caches that nobody fills any more: better to end the program, which is started anew."""
+"""A thread that dies leaves caches that are no longer updated. So the program ends, and is restarted."""
 
 from __future__ import annotations
 

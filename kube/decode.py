@@ -1,6 +1,6 @@
 """Answers of the API, lists and watches: bytes → `placement.model`, reading only what is used.
 
-A field of the wrong type costs only the one object that has it, which is left out and told.
+A field of the wrong type affects only the object that has it: the object is left out and logged.
 """
 
 from __future__ import annotations

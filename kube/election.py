@@ -1,17 +1,17 @@
-"""Who leads, from what was seen of one Lease: a state machine without I/O, whose time is an argument.
+"""Which replica leads, by what it saw of one Lease: a state machine without I/O, with time as an argument.
 
-Two never lead at once. A's last renewal began at a, by A's clock; A leads until a + 10 s and not a moment longer,
-whatever it hears or does not hear. It was stored at or after a, so B saw that version at or after a, and B takes over
-only when it has seen it unchanged for 15 s by its own clock. So A has stopped before B begins, unless B's clock runs
-half as fast again as A's. What time it is by any clock, or by the Lease, does not matter.
+Two replicas never lead at once. A's last renewal began at time a, by A's clock. A leads until a + 10 s and no longer,
+whatever it hears or does not hear. The renewal was stored at or after a, so B saw that version at or after a. B takes
+over only after it has seen the version unchanged for 15 s by its own clock. So A has stopped before B begins, unless
+B's clock runs 1.5 times as fast as A's. The time of day, on any clock or in the Lease, does not matter.
 
-A write names the version that it replaces. So of several that take over one succeeds, and a write that was lost on
-its way and arrives late changes nothing that was decided meanwhile.
+A write names the version that it replaces. So if several replicas try to take over, one succeeds. A write that is
+delayed and arrives late changes nothing that was decided meanwhile.
 
-A Lease that somebody deleted or emptied by hand is no invitation: its leader may not know yet. Whoever misses it makes
-a blank one, which all but the leader wait for as if it were held. To lead by making it would not be safe: "there is
-none" is no version, and may be true, untrue and true again. Only what its leader gave up (`is_released`) is taken at
-once.
+If the Lease was deleted or emptied by hand, its leader may not know yet. So a replica that finds no Lease creates a
+blank one, and all but the leader wait for it as if it were held. Leading by creating it would not be safe: "there is
+none" is no version, and can be true, untrue and true again. Only a Lease that its leader gave up (`is_released`) is
+taken at once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How long things may take."""
+    """The durations of an election."""
 
-    duration_seconds: int = 15  # unchanged for so long: its holder is gone
-    safe_seconds: float = 10.0  # a leader that could not renew for so long has stopped by itself
+    duration_seconds: int = 15  # if unchanged for this long, its holder is gone
+    safe_seconds: float = 10.0  # a leader that could not renew for this long has stopped by itself
     renew_seconds: float = 2.0
-    look_seconds: float = 1.0  # how often those that wait look; anything from half to one and a half of it
+    look_seconds: float = 1.0  # how often waiting replicas look, from half to one and a half of this
     retry_seconds: float = 0.5
 
 
@@ -50,10 +50,10 @@ class Knowledge:
 
     identity: str
     terms: Terms = Terms()
-    record: LeaseRecord | None = None  # as last seen
-    seen_at: float = 0.0  # when this version of it was first seen
-    is_certain: bool = False  # nothing is known to have happened to it since
-    renewed_at: float | None = None  # when our last renewal that succeeded began
+    record: LeaseRecord | None = None  # the Lease as last seen
+    seen_at: float = 0.0  # when this version was first seen
+    is_certain: bool = False  # nothing is known to have changed it since
+    renewed_at: float | None = None  # when our last successful renewal began
 
     def is_leading(self, now: float) -> bool:
         return self.renewed_at is not None and now - self.renewed_at < self.terms.safe_seconds
@@ -64,12 +64,12 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """Nothing: it is time to do something."""
+    """Nothing happened; it is time to act."""
 
 
 @dataclass(frozen=True, slots=True)
 class WasRead:
-    """It was read; `now` is when the answer came."""
+    """The Lease was read; `now` is when the answer arrived."""
 
     record: LeaseRecord
 
@@ -84,12 +84,12 @@ class Wrote:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Our write was not stored, because the Lease is no longer what we have seen."""
+    """Our write was not stored, because the Lease has changed since we read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """No answer, or a useless one. Whether a write was stored, or will be yet, is unknown."""
+    """No answer, or an unusable one. It is unknown whether a write was stored, or still will be."""
 
 
 Observed = Woken | WasRead | Wrote | Lost | Unanswered
@@ -100,19 +100,19 @@ Observed = Woken | WasRead | Wrote | Lost | Unanswered
 
 @dataclass(frozen=True, slots=True)
 class ReadLease:
-    """Look at the Lease."""
+    """Read the Lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Make it ours, or keep it ours, if it still is what `over` says."""
+    """Take or renew the Lease, if it is still as `over` says."""
 
     over: LeaseRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make a blank one. Whoever made it, it is then `Seen`."""
+    """Create a blank Lease. Whichever replica created it, it is then read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ Step = ReadLease | Write | Create | Wait
 def next_step(
     state: Knowledge, observed: Observed, now: float, chance: float, is_fit: bool = True
 ) -> tuple[Knowledge, Step]:
-    """What is known after what happened, and what to do next. `chance` in [0, 1) keeps contenders apart.
+    """The new knowledge after an event, and what to do next. `chance` in [0, 1) keeps contenders apart.
 
-    A contender that is not fit to lead neither takes the Lease nor renews it, and goes on looking.
+    A contender that is not fit to lead neither takes nor renews the Lease, but keeps reading it.
     """
     known, step = _next_step(state, observed, now, chance)
     if is_fit or not isinstance(step, Write):
@@ -152,14 +152,14 @@ def _next_step(state: Knowledge, observed: Observed, now: float, chance: float) 
 
 
 def _at_work(state: Knowledge) -> Step:
-    """Who holds it renews without looking first."""
+    """The holder renews without reading first."""
     if state.is_certain and state.record is not None and state.record.holder == state.identity:
         return Write(state.record)
     return ReadLease()
 
 
 def _knowing(state: Knowledge, record: LeaseRecord, now: float) -> Knowledge:
-    """The state with what was read. Another holder ends our leading at once, our own name does not begin it."""
+    """The state with what was read. Another holder's name ends our term at once; our own name does not start one."""
     is_same = state.record is not None and state.record.version == record.version
     is_taken = record.holder not in ("", state.identity)
     return replace(
@@ -172,12 +172,12 @@ def _knowing(state: Knowledge, record: LeaseRecord, now: float) -> Knowledge:
 
 
 def _on_sight(state: Knowledge, record: LeaseRecord, now: float, chance: float) -> Step:
-    """Take it, or wait: for its end at the longest, since nobody may tell us."""
+    """Take the Lease, or wait: at most until it expires, because no event may reach us."""
     if record == ABSENT:
         return Create()
     if record.holder == state.identity or record.is_released:
         return Write(record)
-    if not record.holder and state.is_leading(now):  # new or emptied; nobody else can have led since our renewal
+    if not record.holder and state.is_leading(now):  # new or emptied; no other replica can have led since our renewal
         return Write(record)
     left = state.seen_at + max(record.duration_seconds, state.terms.duration_seconds) - now
     if left <= 0:

@@ -1,7 +1,7 @@
-"""Events: tells people about a workload where they look, without ever making anybody wait.
+"""Events: report to people on the workload, where they look. Callers never wait.
 
-The same thing said about the same object is one Event, whose count goes up at most every few minutes. What happens
-first is decided here and now (`Tally`, pure but for its clock); what is written, a thread does in its own time.
+The same message about the same object is one Event, whose count increases at most every few minutes. `Tally` decides
+at once what is to be written, and is pure except for its clock. A separate thread does the writing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from placement.model import Workload
 log = logging.getLogger(__name__)
 
 EVENTS = "/apis/events.k8s.io/v1/events"
-EVERY_SECONDS = 300.0  # how often the count of one Event goes up
+EVERY_SECONDS = 300.0  # how often the count of one Event increases
 REMEMBERED = 4096  # how many Events are counted at once
 REMEMBERED_SECONDS = 3600.0  # the API server forgets Events after an hour, too
 QUEUED = 256
@@ -38,7 +38,7 @@ NAME_LENGTH = 200  # of the workload's name within the Event's, which may have 2
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something to tell about a workload."""
+    """A message about a workload."""
 
     kind: str
     namespace: str
@@ -48,15 +48,18 @@ class Note:
     text: str
     count: int = 1
     is_warning: bool = True
+    is_once: bool = False  # it has no count: an Event that is there already says it all
 
     @classmethod
-    def about(cls, workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> Note:
-        kind = str(workload.kind)
-        return cls(kind, workload.namespace, workload.name, workload.uid, reason, _cut(text), is_warning=is_warning)
+    def about(
+        cls, workload: Workload, reason: str, text: str, *, is_warning: bool = True, is_once: bool = False
+    ) -> Note:
+        kind, namespace, name, uid = str(workload.kind), workload.namespace, workload.name, workload.uid
+        return cls(kind, namespace, name, uid, reason, _cut(text), is_warning=is_warning, is_once=is_once)
 
     @property
     def event_name(self) -> str:
-        """The same for the same thing, so that all replicas write to one Event."""
+        """The same name for the same message, so that all replicas write to one Event."""
         told = hashlib.sha256("\0".join((self.uid, self.reason, self.text)).encode())
         return f"{self.name[:NAME_LENGTH].rstrip('-.')}.{told.hexdigest()[:16]}"
 
@@ -69,9 +72,9 @@ def _cut(text: str) -> str:
 
 
 class Tally:
-    """Counts what was told. Gives a note to write the first time, then at most once in `every_seconds`.
+    """Counts messages. Returns a note to write the first time, then at most once per `every_seconds`.
 
-    Example, 300 s: told at 0 s, 1 s, …, 500 s. Written at 0 s (once) and at 300 s (300 times more).
+    Example with 300 s: reported at 0 s, 1 s, …, 500 s. Written at 0 s (count 1) and at 300 s (300 more).
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class Tally:
         self._told: TTLCache[str, tuple[int, float]] = TTLCache(remembered, REMEMBERED_SECONDS, timer=now)
 
     def count(self, note: Note) -> Note | None:
-        """The note to write now, with how often it was told since it was last written; None: not yet."""
+        """The note to write now, with the number of reports since it was last written; None if it is not due."""
         now, name = self._now(), note.event_name
         waiting, due = self._told.get(name, (0, now))
         waiting += 1
@@ -93,7 +96,7 @@ class Tally:
         return replace(note, count=waiting)
 
     def put_back(self, note: Note) -> None:
-        """It could not be written now: it is due whenever it is told again."""
+        """The note could not be written. It is due the next time it is reported."""
         self._told[note.event_name] = note.count, self._now()
 
     def __len__(self) -> int:
@@ -101,7 +104,7 @@ class Tally:
 
 
 class Bucket:
-    """A rate limit: so many at once, so many a second after that."""
+    """A rate limit: a burst, then a fixed rate per second."""
 
     def __init__(self, now: Callable[[], float], per_second: float = WRITES_PER_SECOND, burst: float = BURST) -> None:
         self._now = now
@@ -122,7 +125,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Who tells: the program, what it does, and which replica of it."""
+    """The source of an Event: the program, its component and the replica."""
 
     controller: str = names.EVENT_CONTROLLER
     action: str = names.EVENT_ACTION
@@ -133,7 +136,7 @@ REBALANCER = Reporter(names.EVENT_REBALANCER, names.EVENT_MOVE_ACTION)
 
 
 class EventApi(Protocol):
-    """What is asked of the API client."""
+    """What Events need from the API client."""
 
     def get_json(self, path: str) -> Any: ...
     def post(self, path: str, body: object) -> Any: ...
@@ -141,7 +144,7 @@ class EventApi(Protocol):
 
 
 class EventWriter:
-    """Writes Events from a thread of its own. `tell` returns at once; what is too much is left for later."""
+    """Writes Events from its own thread. `tell` returns at once; what exceeds the rate limit is left for later."""
 
     def __init__(
         self,
@@ -166,16 +169,18 @@ class EventWriter:
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 2.0) -> None:
-        """Writes what is queued, if that is quick."""
+        """Writes the queued Events, if that takes no longer than the time-out."""
         try:
             self._queue.put(None, timeout=timeout_seconds)
         except queue.Full:
             return  # the thread is a daemon: it ends with the program
         self._thread.join(timeout_seconds)
 
-    def tell(self, workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> None:
+    def tell(
+        self, workload: Workload, reason: str, text: str, *, is_warning: bool = True, is_once: bool = False
+    ) -> None:
         with self._lock:
-            note = self._tally.count(Note.about(workload, reason, text, is_warning=is_warning))
+            note = self._tally.count(Note.about(workload, reason, text, is_warning=is_warning, is_once=is_once))
             if note is not None and not self._enqueue(note):
                 self._tally.put_back(note)
 
@@ -192,16 +197,20 @@ class EventWriter:
         while (note := self._queue.get()) is not None:
             try:
                 write(self._api, note, self._source, self._clock())
-            except ApiError as error:  # told again when it happens again
+            except ApiError as error:  # reported again when it happens again
                 log.info("event on %s %s/%s not written: %s", note.kind, note.namespace, note.name, error)
 
 
 def write(api: EventApi, note: Note, source: Reporter, now: datetime) -> None:
-    """Creates the Event, or raises the count of the one that is there. An Event that expired is created anew."""
+    """Creates the Event, or raises the count of the one that is there. An expired Event is created again.
+
+    What is said once has no count. So a new leader, which does not know what the last one said, repeats nothing.
+    """
     try:
         api.post(_path(note), raw_event(note, source, now))
     except AlreadyExists:
-        _raise_count(api, note, source, now)
+        if not note.is_once:
+            _raise_count(api, note, source, now)
 
 
 def _raise_count(api: EventApi, note: Note, source: Reporter, now: datetime) -> None:

@@ -1,7 +1,7 @@
-"""Keeps a store equal to a collection of the API: list it, then follow its changes, for as long as the program runs.
+"""Keeps a store equal to a collection of the API: lists it, then follows its changes while the program runs.
 
-A failed read is never an empty read: whatever goes wrong, the store stays as it was, `age_seconds` grows, and the
-informer tries again. What to do after which failure is decided by `next_step` alone.
+A failed read is never an empty read. Whatever goes wrong, the store stays as it was, `age_seconds` grows, and the
+informer tries again. `next_step` alone decides what follows a failure.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ Random = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long things take and how long they may take. Tests are more impatient than programs."""
+    """Durations and time-outs. Tests use shorter ones than programs."""
 
     page_size: int = PAGE_SIZE
-    watch_seconds: tuple[float, float] = (60.0, 90.0)  # asked for at random, so that watches do not end together
-    silence_seconds: float = 105.0  # the server ends a watch before that, if nothing else; more means a dead connection
+    watch_seconds: tuple[float, float] = (60.0, 90.0)  # chosen at random, so that watches do not end together
+    silence_seconds: float = 105.0  # the server ends a watch sooner; a longer silence means a dead connection
     first_delay_seconds: float = 0.25
     longest_delay_seconds: float = 10.0
-    shortest_watch_seconds: float = 1.0  # a watch that ends sooner, and without a word, counts as failed
+    shortest_watch_seconds: float = 1.0  # a watch that ends sooner, without any event, counts as failed
 
 
 class NextStep(StrEnum):
     """What follows a failure."""
 
-    RESUME = "resume"  # watch on from the last version seen
-    RELIST = "relist"  # the last version is of no use any more
+    RESUME = "resume"  # continue the watch from the last version seen
+    RELIST = "relist"  # the last version can no longer be used
 
 
 class Stage(StrEnum):
@@ -69,31 +69,31 @@ class Stage(StrEnum):
     RETRYING = "retrying"
 
 
-# Failures that say nothing about the version we hold. A list of 150,000 pods for each of them would be a stampede.
+# Failures that say nothing about the version we hold. Listing 150,000 pods after each would cause a stampede.
 _PASSING = (Unreachable, Garbled, ServerError, TooManyRequests, Unauthorized, Forbidden)
 
 
 def next_step(failure: ApiError) -> NextStep:
-    """Whether a watch can go on where it was. A version from before an etcd restore cannot: it is "too large"."""
+    """Whether a watch can continue where it was. A version from before an etcd restore cannot: it is "too large"."""
     if isinstance(failure, Gone) or failure.has_cause(VERSION_TOO_LARGE):
         return NextStep.RELIST
     return NextStep.RESUME if isinstance(failure, _PASSING) else NextStep.RELIST
 
 
 def delay_seconds(failures: int, failure: ApiError, pace: Pace, chance: Random) -> float:
-    """Full jitter: anything up to 0.25, 0.5, 1, 2 … 10 s after the 1st, 2nd, … failure; never less than asked for."""
+    """Full jitter: up to 0.25, 0.5, 1, 2 … 10 s after the 1st, 2nd … failure; never less than the server asks for."""
     doublings = min(failures - 1, 16)
     bound = min(pace.longest_delay_seconds, pace.first_delay_seconds * 2.0**doublings)
     return max(chance() * bound, failure.retry_after_seconds or 0.0)
 
 
 def _number(version: str | None) -> int:
-    """Versions of one collection can be compared; one that is no number is older than all."""
+    """Versions of one collection can be compared. One that is not a number counts as the oldest."""
     return int(version) if version and version.isdigit() else 0
 
 
 class Informer(Generic[T]):
-    """Follows one resource in a thread of its own and writes what it sees into `store`."""
+    """Follows one resource in its own thread and writes what it sees into `store`."""
 
     def __init__(
         self,
@@ -109,13 +109,13 @@ class Informer(Generic[T]):
         self.store = store
         self.rejected = 0  # objects that did not decode
         self.state = Stage.STOPPED
-        self.latest = 0  # the store knows of nothing that happened after this version
-        self.applied = 0  # and of everything that happened up to this one
+        self.latest = 0  # the store contains nothing newer than this version
+        self.applied = 0  # and everything up to this one
         self._client = client
         self._pace = pace or Pace()
         self._clock = clock
         self._chance = chance
-        self._version: str | None = None  # None: the next thing to do is a list
+        self._version: str | None = None  # None: list next
         self._failures = 0
         self._heard_at = -math.inf
         self._synced = threading.Event()
@@ -126,28 +126,28 @@ class Informer(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """The first list is done. It stays true; how old the knowledge is, `age_seconds` tells."""
+        """The first list is done. It stays True; `age_seconds` shows how old the data is."""
         return self._synced.is_set()
 
     def wait_synced(self, timeout_seconds: float) -> bool:
         return self._synced.wait(timeout_seconds)
 
     def age_seconds(self, now: float) -> float:
-        """Time since the server was last heard: a page, an event, a bookmark, or the opening of a watch.
+        """Time since the server last sent anything: a page, an event, a bookmark, or the opening of a watch.
 
-        `now` is of the injected clock. Up to a minute is normal for a resource in which nothing happens.
+        `now` comes from the injected clock. Up to a minute is normal for a resource without changes.
         """
         return now - self._heard_at
 
     def is_current(self, now: float) -> bool:
-        """Synced, a watch is open, and its silence is no longer than bookmarks explain."""
+        """Synced, with an open watch that has not been silent for longer than the interval of bookmarks."""
         return self.synced and self.state is Stage.WATCHING and self.age_seconds(now) <= self._pace.silence_seconds
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 2.0) -> None:
-        """End the thread. Returns at once when it is watching or waiting, after the time-out if it hangs in a read."""
+        """End the thread. Returns at once while it watches or waits, or after the time-out if it hangs in a read."""
         self._stopping.set()
         with self._lock:
             if self._stream is not None:
@@ -163,7 +163,7 @@ class Informer(Generic[T]):
             self.state = Stage.STOPPED
 
     def _attempt(self) -> float:
-        """One list or one watch. Says how long to wait before the next."""
+        """One list or one watch. Returns how long to wait before the next."""
         try:
             if self._version is None:
                 self._list()
@@ -246,12 +246,12 @@ class Informer(Generic[T]):
         stream.close()
 
     def _hear(self, line: bytes) -> None:
-        """Take in one line. A line that is no event ends the watch: it is read again from the last good version."""
+        """Process one line. A line that is not an event ends the watch, which resumes from the last good version."""
         event = self._event(line)
         self._heard_at = self._clock()
         if event.type == "ERROR":
             raise error_from(f"WATCH {self.resource.path}", 500, event.status)
-        if event.type != "BOOKMARK":  # others get theirs at other times
+        if event.type != "BOOKMARK":  # each replica gets bookmarks at other times
             self.latest = _number(event.version)
         self._apply(event)
         self._version = event.version or self._version
@@ -265,7 +265,7 @@ class Informer(Generic[T]):
             raise Garbled(f"WATCH {self.resource.path}", f"{error}: {line[:80]!r}") from error
 
     def _apply(self, event: WatchEvent[T]) -> None:
-        """Write one change to the store. What does not decode stays as it was, except that it can still go."""
+        """Write one change to the store. An object that does not decode stays as it was, but can still be deleted."""
         if event.mistake:
             self.rejected += 1
             log.warning("%s: cannot decode %s: %s", self.resource.name, event.key, event.mistake)
@@ -299,7 +299,7 @@ class InformerSet:
             informer.start()
 
     def wait_synced(self, timeout_seconds: float) -> bool:
-        """Whether all were synced within the time-out, which is for all together."""
+        """Whether all were synced within the time-out, which they share."""
         deadline = time.monotonic() + timeout_seconds
         return all(informer.wait_synced(max(0.0, deadline - time.monotonic())) for informer in self._informers)
 
@@ -311,7 +311,7 @@ class InformerSet:
         return all(informer.is_current(now) for informer in self._informers)
 
     def stop(self) -> None:
-        """All are told first, so that stopping takes as long as the slowest and not as their sum."""
+        """Signals all informers first, so that stopping takes as long as the slowest, not as long as their sum."""
         for informer in self._informers:
             informer.stop(timeout_seconds=0.0)
         for informer in self._informers:

@@ -39,7 +39,7 @@ class RecentlyUsed(dict[K, V]):
 
 
 class Shared(RecentlyUsed[bytes, V]):
-    """One value for equal JSON, so that siblings share it and it is decoded once. Nobody may change it."""
+    """One value for equal JSON, so that siblings share it and it is decoded once. It must not be changed."""
 
     def __init__(self, build: Callable[[bytes], V], limit: int = SHARED) -> None:
         super().__init__(limit)

@@ -232,7 +232,7 @@ def _load(where: str, loader: Any, configuration: Configuration) -> None:
 
 
 def _token_reader(file: Path, clock: Callable[[], float] = time.monotonic) -> Callable[[Configuration], None]:
-    """Follows a token file, since whoever rotates it expects that; the official loader reads it once."""
+    """Follows a token file, because tokens are rotated. The official loader reads it once."""
     read_at = float("-inf")
 
     def refresh(configuration: Configuration) -> None:

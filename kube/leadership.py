@@ -1,8 +1,8 @@
-"""Whether somebody leads, as those see it that depend on a rebalancer: by its Lease, and by our own clock.
+"""Whether a rebalancer leads, as the webhook sees it: by the Lease, and by our own clock.
 
-What the Lease says of time does not matter, that it changes does: clocks differ. A hand-over is no gap, since the next
-leader's first renewal is a change like any other. A Lease that is gone, or that was given up, says nothing: it does
-not change by a renewal.
+The times in the Lease do not matter, because clocks differ. Only its changes do. A hand-over is no gap, since the next
+leader's first renewal is a change like any other. A Lease that is gone, or was given up, is not renewed, so it does
+not change.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kube.store import Store
 
 
 class Leadership:
-    """For how long nobody has led. Fed by an informer, asked from any thread.
+    """How long no rebalancer has led. Fed by an informer, callable from any thread.
 
-    Where the API server is out of reach for us, we cannot know, and it counts as if nobody led: that is the safe side.
+    If we cannot reach the API server, we cannot know, and assume that no rebalancer leads. That is the safe side.
     """
 
     def __init__(self, store: Store[Lease], timer: Callable[[], float] = time.monotonic) -> None:
         self._timer = timer
-        self._renewed_at = timer()  # we have just begun to look
+        self._renewed_at = timer()  # counts from the start of this program
         store.subscribe(self._observe)
 
     def unled_seconds(self) -> float:

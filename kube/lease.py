@@ -1,6 +1,6 @@
-"""Leader election on the Lease `spotweave-rebalancer`: a thread that does what `election` says.
+"""Leader election on the Lease `spotweave-rebalancer`: a thread that carries out what `election` decides.
 
-A Lease does not fence: whoever acts asks `is_leading` before each write, and each write has preconditions of its own.
+A Lease does not fence. So the program asks `is_leading` before each write, and each write has its own preconditions.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from placement import names
 log = logging.getLogger(__name__)
 
 PATH = f"{LEASES}/{names.LEASE}"
-CALL_SECONDS = 2.5  # several calls fit into the time that a leader has for its renewal
-RELEASED_SECONDS = 1  # the duration by which a holder, as Kubernetes' own programs do, shows that it gave up
+CALL_SECONDS = 2.5  # several calls fit into the time in which a leader must renew
+RELEASED_SECONDS = 1  # a holder that gave up writes this duration, as Kubernetes' own programs do
 RELEASE_TRIES = 3
 
 
 class Leader:
     """One contender. `on_change` is called with True or False, from the thread, after `is_leading` has changed.
 
-    While `is_fit` says no, it does not renew the Lease, so that it leads no more at the end of its term, nor take it.
-    `identity` must never be used twice: after a restart it would pass for the one that went on.
+    While `is_fit` returns False, it neither takes nor renews the Lease, so it stops leading at the end of its term.
+    Never use an `identity` twice: after a restart the new process would be mistaken for the old one.
     """
 
     def __init__(
@@ -80,18 +80,18 @@ class Leader:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leads no more from the first moment on; then gives the Lease up, so that another takes it at once."""
+        """Stops leading at once, then gives the Lease up, so that another replica takes it without waiting."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(2 * RELEASE_TRIES * CALL_SECONDS)
 
     def is_leading(self) -> bool:
-        """Asked before each write, from any thread; costs nothing."""
+        """Called before each write, from any thread. It is cheap."""
         return self._state.is_leading(self._timer()) and not self._stopping.is_set()
 
     @property
     def holder(self) -> str | None:
-        """Who leads by what we saw last; "": nobody; None: the Lease was not read yet."""
+        """The leader as last seen; "" if there is none; None if the Lease was not read yet."""
         record = self._state.record
         return None if record is None else record.holder
 
@@ -137,7 +137,7 @@ class Leader:
             return ABSENT
 
     def _write(self, over: LeaseRecord, spec: dict[str, Any]) -> LeaseRecord:
-        """Stores it over the version that was seen, and over no other."""
+        """Replaces the version that was seen, and no other."""
         patch = {"metadata": {"resourceVersion": over.version}, "spec": spec}
         with self._faults.around(Call.LEASE):
             return _record("PATCH", self._client.patch(PATH, patch, timeout_seconds=CALL_SECONDS))
@@ -147,7 +147,7 @@ class Leader:
             return _record("POST", self._client.post(LEASES, lease_object({}), timeout_seconds=CALL_SECONDS))
 
     def _ours(self, over: LeaseRecord) -> dict[str, Any]:
-        """The times are for people to read; nobody decides by them."""
+        """The times are for people to read. No decision uses them."""
         now, identity = _now(), self._state.identity
         spec = {
             "holderIdentity": identity,
@@ -159,7 +159,7 @@ class Leader:
         return spec
 
     def _release(self) -> None:
-        """It is read first: a renewal whose answer was lost may have been stored."""
+        """Reads the Lease first: a renewal whose answer was lost may have been stored."""
         for _ in range(RELEASE_TRIES):
             try:
                 record = self._read()
@@ -174,9 +174,9 @@ class Leader:
 
 
 def permit_first_leader(client: Client) -> None:
-    """Makes a Lease that was given up, where there is none, so that the first to come need not wait for it.
+    """If there is no Lease, creates one that was given up, so that the first replica need not wait for it.
 
-    For who installs and knows that nobody leads. A Lease that is there is left as it is.
+    For installers that know that no replica leads. An existing Lease is left as it is.
     """
     try:
         client.post(LEASES, lease_object(released_spec()))

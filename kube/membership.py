@@ -1,7 +1,7 @@
-"""Who else is there: each replica of a program holds a Lease of its own, and watches those of the others.
+"""The other replicas: each replica of a program holds its own Lease, and watches those of the others.
 
-Others' clocks are not trusted: a member is alive for as long as its Lease was seen to change within its duration, by
-our own clock. One that was killed is a member for that long still; whoever talks to it has to notice by itself.
+Clocks of others are not trusted. A member is alive if its Lease was seen to change within its duration, by our own
+clock. A killed replica remains a member for that long, so callers must handle a member that does not answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORGET_SECONDS = 60.0  # after which others delete what a killed member left
 
 
 class Membership:
-    """The members, as their Leases tell. Fed by an informer, asked from any thread."""
+    """The members, according to their Leases. Fed by an informer, callable from any thread."""
 
     def __init__(self, store: Store[Lease], timer: Callable[[], float] = time.monotonic) -> None:
         self._timer = timer

@@ -17,6 +17,7 @@ from kube.interning import RecentlyUsed, Shared
 from kube.wire import (
     AffinityInFull,
     Asking,
+    Disks,
     LabelSelector,
     PodAffinityTerm,
     PodSpecInFull,
@@ -26,15 +27,44 @@ from kube.wire import (
     SpreadConstraint,
     TolerationObject,
 )
-from placement.model import NO_AMOUNTS, NOTHING, HardSpread, Needs, NodeRequirement, NodeTerm, PodTerm, Toleration
+from placement.lack import Lack
+from placement.model import (
+    NO_AMOUNTS,
+    NOTHING,
+    HardSpread,
+    HostPort,
+    Needs,
+    NodeRequirement,
+    NodeTerm,
+    PodTerm,
+    Toleration,
+)
 from placement.quantity import amount
 
-Marks = tuple[int | None, str | None, int | None, bool | None, tuple[bool, bool], tuple[str | None, ...] | None]
+_Names = tuple[str, ...]
+_Stored = tuple[
+    _Names, _Names, Lack | None, bool
+]  # claims, disks, what is not modelled, whether the node's disk is used
+Marks = tuple[int | None, str | None, int | None, bool | None, _Stored, tuple[str | None, ...] | None]
 _Key = tuple[bytes, Marks]
 
 _HARD = b"DoNotSchedule"
 _HOST_PORT = b"hostPort"
 _SIDECAR = "Always"
+
+# The drivers that attach what pods and volumes of older clouds name.
+_DRIVERS = {
+    "gce_persistent_disk": "pd.csi.storage.gke.io",
+    "aws_elastic_block_store": "ebs.csi.aws.com",
+    "azure_disk": "disk.csi.azure.com",
+    "cinder": "cinder.csi.openstack.org",
+    "vsphere_volume": "csi.vsphere.vmware.com",
+    "portworx_volume": "pxd.portworx.com",
+    "iscsi": "iscsi",
+    "rbd": "rbd",
+    "fc": "fc",
+}
+_NOTHING_STORED: _Stored = ((), (), None, False)
 
 _NO_RAW = Raw()
 _NONE = _NO_RAW, _NO_RAW
@@ -75,13 +105,13 @@ _kept: RecentlyUsed[_Key, Needs] = RecentlyUsed()
 _kept_related: RecentlyUsed[tuple[_Key, bytes, bytes, bytes], Needs] = RecentlyUsed(2048)
 
 
-def needs_of(spec: PodSpecInFull) -> Needs:
+def needs_of(spec: PodSpecInFull, marks: Marks) -> Needs:
     """One for all pods that need the same, of whatever workload. What names other pods is added to it.
 
     That is hard spread, and required affinity and anti-affinity: they differ for every workload.
     """
-    key = _key(spec)
-    needs = _kept.get(key) or _kept.recall(key, lambda: _needs(spec))
+    key = _key(spec, marks)
+    needs = _kept.get(key) or _kept.recall(key, lambda: _needs(spec, marks))
     spread, (near, apart) = bytes(spec.topology_spread_constraints), map(bytes, _pod_terms_in(spec.affinity))
     return _related(key, needs, spread, near, apart) if _HARD in spread or near or apart else needs
 
@@ -112,25 +142,25 @@ def add_parts(parts: list[Raw | bytes], spec: PodSpecInFull) -> None:
         parts += (container.resources, container.ports)
 
 
-def marks_of(spec: PodSpecInFull) -> Marks:
-    """What of a spec tells two pods' needs apart and is no JSON any more."""
+def marks_of(spec: PodSpecInFull, name: str) -> Marks:
+    """What of a spec tells two pods' needs apart and is no JSON any more. The name is the pod's."""
     return (
         spec.priority,
         spec.priority_class_name,
         spec.termination_grace_period_seconds,
         spec.host_network,
-        _storage(spec),
+        _storage(spec, name),
         tuple([each.restart_policy for each in spec.init_containers]) if spec.init_containers else None,
     )
 
 
-def _key(spec: PodSpecInFull) -> _Key:
+def _key(spec: PodSpecInFull, marks: Marks) -> _Key:
     """Without what most pods have and does not matter here: spread constraints, ports that are not the host's."""
     parts: list[Raw | bytes] = [spec.tolerations, spec.node_selector, spec.overhead, spec.resources]
     for container in (*(spec.containers or ()), *(spec.init_containers or ())):
         ports = bytes(container.ports)
         parts += (container.resources, ports if spec.host_network or _HOST_PORT in ports else b"")
-    return b"\0".join(parts), marks_of(spec)
+    return b"\0".join(parts), marks
 
 
 def _pod_terms_in(affinity: AffinityInFull | None) -> tuple[Raw, Raw]:
@@ -143,29 +173,51 @@ def _pod_terms_in(affinity: AffinityInFull | None) -> tuple[Raw, Raw]:
     return _NO_RAW if near is None else near.required, _NO_RAW if apart is None else apart.required
 
 
-def _storage(spec: PodSpecInFull) -> tuple[bool, bool]:
-    """Whether there are claims (of volumes, or of devices), and whether something is kept on the node's disk."""
-    claims, local = bool(spec.resource_claims), False
+def _storage(spec: PodSpecInFull, name: str) -> _Stored:
+    """Claims of volumes, disks, what is not modelled, and whether something is kept on the node's disk."""
+    if not spec.volumes and not spec.resource_claims:
+        return _NOTHING_STORED  # as many are
+    claims, disks, local = [], [], False
+    unmodelled = Lack.UNKNOWN_CLAIMS if spec.resource_claims else None
     for volume in spec.volumes or ():
-        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
-            claims = True
+        if volume.persistent_volume_claim is not None:
+            claims.append(_shared_name(volume.persistent_volume_claim.claim_name or "", name))
+        elif volume.ephemeral is not None:
+            claims.append(f"*-{volume.name}")
+            unmodelled = unmodelled or Lack.UNKNOWN_EPHEMERAL
         elif volume.host_path is not None or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory"):
             local = True
-    return claims, local
+        else:
+            disks += drivers_of(volume)
+    if disks:
+        unmodelled = unmodelled or Lack.UNKNOWN_DISKS
+    return tuple(claims), tuple(disks), unmodelled, local
+
+
+def drivers_of(source: Disks) -> list[str]:
+    """What attaches the disk that is named, if one is."""
+    return [driver for field, driver in _DRIVERS.items() if getattr(source, field) is not None]
+
+
+def _shared_name(claim: str, pod: str) -> str:
+    """`data-web-0` of the pod `web-0` is `data-*`: a StatefulSet's pods then share one `Needs`."""
+    return claim.removesuffix(pod) + "*" if pod and claim.endswith(f"-{pod}") else claim
 
 
 # --- where nothing was kept ------------------------------------------------------------------------------------------
 
 
-def _needs(spec: PodSpecInFull) -> Needs:
-    has_claims, has_local_storage = _storage(spec)
+def _needs(spec: PodSpecInFull, marks: Marks) -> Needs:
+    claims, disks, unmodelled, has_local_storage = marks[4]
     grace = spec.termination_grace_period_seconds
     return Needs(
         requests=_requests(spec),
         limits=_requests(spec, shared_limits),
         node_selector=_node_selector(spec.node_selector),
         tolerations=_tolerations(spec.tolerations),
-        has_claims=has_claims,
+        claims=claims,
+        disks=disks,
+        unmodelled=unmodelled,
         has_local_storage=has_local_storage,
         host_ports=_host_ports(spec),
         priority=spec.priority or 0,
@@ -238,9 +290,11 @@ def _hard_spread(raw: bytes) -> tuple[HardSpread, ...]:
         HardSpread(
             intern(each.topology_key or ""),
             1 if each.max_skew is None else each.max_skew,
-            each.label_selector or {},
+            _label_terms(each.label_selector),
             each.min_domains or 1,
             each.node_affinity_policy == "Ignore",
+            each.node_taints_policy == "Honor",
+            tuple(map(intern, each.match_label_keys or ())),
         )
         for each in (_decode_spread(raw) if raw else None) or ()
         if each.when_unsatisfiable == _HARD.decode()
@@ -272,7 +326,7 @@ def _label_terms(selector: LabelSelector | None) -> NodeTerm | None:
     )
 
 
-def _host_ports(spec: PodSpecInFull) -> tuple[int, ...]:
+def _host_ports(spec: PodSpecInFull) -> tuple[HostPort, ...]:
     """Of what runs for long. With the host's network every port of a container is one of the node."""
     found = []
     sidecars = (each for each in spec.init_containers or () if each.restart_policy == _SIDECAR)
@@ -281,5 +335,5 @@ def _host_ports(spec: PodSpecInFull) -> tuple[int, ...]:
         for port in (_decode_ports(body) if body else None) or ():
             number = port.host_port or (port.container_port if spec.host_network else None)
             if number:
-                found.append(number)
+                found.append(HostPort(number, port.protocol or "TCP", port.host_ip or HostPort(0).ip))
     return tuple(found)

@@ -91,7 +91,7 @@ def _version(raw_lease: dict[str, Any]) -> int:
 
 
 def _is_alive(raw_lease: dict[str, Any], now: float) -> bool:
-    """By its own clock, which is good enough: whom we take for alive is waited for a second at most."""
+    """By the replica's own clock, which is good enough: we wait at most a second for a replica that seems alive."""
     renewed = raw_lease["spec"].get("renewTime") or ""
     try:
         at = datetime.fromisoformat(renewed).astimezone(UTC).timestamp()

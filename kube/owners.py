@@ -24,7 +24,7 @@ _BY_KIND: dict[str, Resource[Any]] = {
 
 
 def look_up(client: Client, owner: Owner, namespace: str) -> ReplicaSet | Workload | None:
-    """The owner, within half a second; None where it is not there, not the same object, or not told in time."""
+    """The owner, within half a second; None if it does not exist, is another object, or no answer came in time."""
     resource = _BY_KIND.get(owner.kind)
     if resource is None:
         return None

@@ -1,7 +1,7 @@
-"""Every write to pods that the rebalancer does, and what came of it, told in an `Outcome`.
+"""Every write of the rebalancer to pods, each with its `Outcome`.
 
-Each write names the UID of the pod that it means. A pod that is gone, or another one under the same name (a
-StatefulSet's), is no error: the work is done, by whomever.
+Each write names the UID of its pod. If the pod is gone, or another one has its name (as in a StatefulSet), that is no
+error: the work is already done.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from placement.outcome import Outcome
 
 log = logging.getLogger(__name__)
 
-# A leader stops 5 s before anybody else may lead (`election.Terms`): a write that began while we led is over by then.
+# A leader stops 5 s before another may lead (`election.Terms`), so a write that began while we led is over by then.
 CALL_SECONDS = 4.0
-# The API server tries an eviction 20 times, half a second apart, where others write to the same budget. Who hangs up
-# before that may leave the budget used up, for two minutes, by a pod that stays.
+# If others write to the same budget, the API server tries an eviction 20 times, half a second apart. A client that
+# hangs up sooner may leave the budget used up, for two minutes, by a pod that stays.
 END_SECONDS = 12.0
 TWO_BUDGETS = "more than one PodDisruptionBudget"  # the API has no reason or cause for this, only the sentence
 FINISHED = ("Failed", "Succeeded")
-GONE_SECONDS = 1.0  # for so long nobody asks again whether a Node is gone; one that comes back takes longer to be ready
+GONE_SECONDS = 1.0  # how long a Node counts as gone without another look; a returning one takes longer to be ready
 
 
 class PodWriter:
-    """Writes to pods. Who calls asks beforehand whether we lead; what takes several calls asks between them, too.
+    """Writes to pods. Callers check first whether we lead. Writes of several calls check again in between.
 
     Safe to use from many threads.
     """
@@ -164,8 +164,8 @@ class PodWriter:
     def fail_lost(self, key: Key, uid: str, why: str) -> Outcome:
         """Ends a pod whose Node is gone as pod GC would: Failed and marked as disrupted first, then deleted at once.
 
-        The Node is looked for before each of the two, unless that was done a moment ago. Should it be there (again),
-        or somebody else lead by then, the outcome is BUSY: whoever plans has to look anew.
+        The Node is looked up before each of the two, unless that was done a moment ago. If it exists (again), or we no
+        longer lead, the outcome is BUSY, and the next plan decides again.
         """
         try:
             raw = self._client.get_json(_path(key), timeout_seconds=self._call_seconds)
@@ -187,7 +187,7 @@ class PodWriter:
         return self.delete(key, uid, grace_seconds=0)
 
     def node_is_gone(self, name: str) -> bool:
-        """By a read that no cache answers. Raises ApiError where nobody can tell."""
+        """By a read that bypasses caches. Raises ApiError if that fails."""
         try:
             self._client.get(path_of(NODES.path, name), timeout_seconds=self._call_seconds)
         except NotFound:
@@ -236,10 +236,10 @@ class PodWriter:
         return Outcome.DONE
 
     def _after_refusal(self, call: Call, key: Key, uid: str, refusal: ApiError) -> Outcome:
-        """Another pod has its name, or the refusal means what it says. Only the pod itself can tell.
+        """Either another pod has its name, or the refusal is real. Reading the pod shows which.
 
-        Another UID is a conflict (409) to evictions and deletions, but to patches an immutable field (422). Evictions
-        of a pending pod are tried again by the server itself, for 10 s, before it says so: no answer in our time.
+        Another UID is a conflict (409) for evictions and deletions, but an immutable field (422) for patches. The
+        server itself retries evictions of a pending pod for 10 s before it reports a conflict: longer than we wait.
         """
         try:
             raw = self._client.get_json(_path(key), timeout_seconds=self._call_seconds)

@@ -7,19 +7,33 @@ To add one: a row here and in `RESOURCES`, with the shape and conversion beside 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kube import convert, wire
+from kube import convert, volumes, wire
 from kube.client import Client
 from kube.decode import Decoder, Page
 from kube.errors import AnswerTooLarge, Garbled
 from kube.paths import collection_in
 from placement import names
-from placement.model import Budget, Key, Namespace, Node, Pod, PriorityClass, Quota, ReplicaSet, Sign, Workload
+from placement.model import (
+    AttachLimits,
+    Budget,
+    Claim,
+    Key,
+    Namespace,
+    Node,
+    Pod,
+    PriorityClass,
+    Quota,
+    ReplicaSet,
+    Sign,
+    Volume,
+    Workload,
+)
 
 T = TypeVar("T")
 
@@ -109,6 +123,25 @@ BUDGETS: Resource[Budget] = Resource(
 QUOTAS: Resource[Quota] = Resource(
     "resourcequotas", "/api/v1/resourcequotas", Decoder(wire.QuotaObject, convert.quota), followed_by=PLANNING
 )
+# Where volumes can be used, and how many a node attaches. Of 1,000 claims little more than their names is kept.
+CLAIMS: Resource[Claim] = Resource(
+    "persistentvolumeclaims",
+    "/api/v1/persistentvolumeclaims",
+    Decoder(volumes.ClaimObject, volumes.claim),
+    followed_by=PLANNING,
+)
+VOLUMES: Resource[Volume] = Resource(
+    "persistentvolumes",
+    "/api/v1/persistentvolumes",
+    Decoder(volumes.VolumeObject, volumes.volume),
+    followed_by=PLANNING,
+)
+ATTACH_LIMITS: Resource[AttachLimits] = Resource(
+    "csinodes",
+    "/apis/storage.k8s.io/v1/csinodes",
+    Decoder(volumes.CsiNodeObject, volumes.attach_limits),
+    followed_by=PLANNING,
+)
 PRIORITY_CLASSES: Resource[PriorityClass] = Resource(
     "priorityclasses",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -127,8 +160,17 @@ def _signs(reason: str) -> Resource[Sign]:
 
 
 DELETED_NODES = _signs(names.SIGN_NODE_DELETED)
+PLANNED_REMOVALS = _signs(names.SIGN_PLANNED)
 SCALE_UPS = _signs(names.SIGN_SCALE_UP)
 NOMINATIONS = _signs(names.SIGN_NOMINATED)
+NO_SCALE_UPS = _signs(names.SIGN_NO_SCALE_UP)
+# Karpenter's alone: the scheduler writes one for every pod that finds no node.
+UNSCHEDULED: Resource[Sign] = replace(
+    _signs(names.SIGN_UNSCHEDULED),
+    shape=Decoder(wire.SignObject, convert.sign_with_message),
+    query={"fieldSelector": f"reason={names.SIGN_UNSCHEDULED},source=karpenter"},
+)
+REFUSALS = _signs(names.EVENT_REFUSED)  # the webhooks' own
 
 
 # --- our own objects -------------------------------------------------------------------------------------------------
@@ -239,6 +281,11 @@ CONFIGURATION_VERSIONS: Resource[Version] = Resource(
     is_awaited=False,
     is_ours=True,
 )
+EVICTION_CONFIGURATION_VERSIONS: Resource[Version] = replace(
+    CONFIGURATION_VERSIONS,
+    name=f"{names.WEBHOOK_CONFIGURATION}-evictions",
+    path="/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+)
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -256,14 +303,22 @@ RESOURCES: Rows = (
     PODS_IN_FULL,
     BUDGETS,
     QUOTAS,
+    CLAIMS,
+    VOLUMES,
+    ATTACH_LIMITS,
     PRIORITY_CLASSES,
     DELETED_NODES,
+    PLANNED_REMOVALS,
     SCALE_UPS,
     NOMINATIONS,
+    NO_SCALE_UPS,
+    UNSCHEDULED,
+    REFUSALS,
     STATE,
     WEBHOOK_LEASES,
     LEADER,
     CONFIGURATION_VERSIONS,
+    EVICTION_CONFIGURATION_VERSIONS,
 )
 
 

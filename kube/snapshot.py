@@ -13,7 +13,7 @@ from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Sna
 
 T = TypeVar("T")
 
-STARTS = 3  # how often a list whose continue token expires is begun anew
+STARTS = 3  # how often a list is restarted when its continue token expires
 
 
 def read_snapshot(client: Client, rows: Iterable[Resource[Any]] = RESOURCES) -> Snapshot:

@@ -46,6 +46,11 @@ class Store(Generic[T]):
         with self._lock:
             return tuple(_all_of(self._objects))
 
+    def within(self, namespace: str) -> tuple[T, ...]:
+        """Those of one namespace."""
+        with self._lock:
+            return tuple(self._objects.get(namespace, {}).values())
+
     def subscribe(self, subscriber: Subscriber[T]) -> None:
         """Call it for every difference from now on. What is there already is not repeated."""
         with self._lock:
@@ -71,7 +76,7 @@ class Store(Generic[T]):
         self._tell(old, None)
 
     def replace(self, objects: Iterable[T]) -> None:
-        """Make these the whole content, and tell the differences: what vanished first, then the rest.
+        """Make these the whole content, and report the differences: removed objects first, then the rest.
 
         `objects` may be a generator that still reads from the network: if it raises, nothing has changed. Objects that
         are equal to what is held are dropped for that, so a relist needs little memory.

@@ -6,8 +6,6 @@ are `Raw` are decoded later, once for all siblings that have the same (`kube.int
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Raw
 
@@ -50,6 +48,7 @@ class Condition(Wire):
     reason: str | None = None
     message: str | None = None
     last_transition_time: str | None = None
+    last_update_time: str | None = None  # of a Deployment's
 
 
 class OwnerReference(Wire):
@@ -86,6 +85,7 @@ class Affinity(Wire):
 class PodSpec(Wire):
     node_name: str | None = None
     affinity: Affinity | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class RawPodStatus(Wire):
@@ -105,6 +105,7 @@ class PodAnnotations(Wire):
     released: str | None = msgspec.field(default=None, name=names.RELEASED)
     moved: str | None = msgspec.field(default=None, name=names.MOVED)
     undone: str | None = msgspec.field(default=None, name=names.UNDONE)
+    eviction_asked: str | None = msgspec.field(default=None, name=names.EVICTION_ASKED)
     deletion_cost: str | None = msgspec.field(default=None, name=names.DELETION_COST)
     safe_to_evict: str | None = msgspec.field(default=None, name=names.SAFE_TO_EVICT)
     do_not_disrupt: str | None = msgspec.field(default=None, name=names.DO_NOT_DISRUPT)
@@ -146,10 +147,29 @@ class EmptyDir(Wire):
     medium: str | None = None
 
 
-class Volume(Wire):
+class ClaimReference(Wire):
+    claim_name: str | None = None
+
+
+class Disks(Wire):
+    """Sources of volumes that name a disk; those of older clouds are attached by the drivers that replaced them."""
+
+    gce_persistent_disk: Present | None = None
+    aws_elastic_block_store: Present | None = msgspec.field(default=None, name="awsElasticBlockStore")
+    azure_disk: Present | None = None
+    cinder: Present | None = None
+    vsphere_volume: Present | None = None
+    portworx_volume: Present | None = None
+    iscsi: Present | None = None
+    rbd: Present | None = None
+    fc: Present | None = None
+
+
+class PodVolume(Disks):
+    name: str | None = None
     empty_dir: EmptyDir | None = None
     host_path: Present | None = None
-    persistent_volume_claim: Present | None = None
+    persistent_volume_claim: ClaimReference | None = None
     ephemeral: Present | None = None
 
 
@@ -157,7 +177,7 @@ class PodSpecInFull(PodSpec):
     affinity: AffinityInFull | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
-    volumes: list[Volume] | None = None
+    volumes: list[PodVolume] | None = None
     resource_claims: list[Present] | None = None
     resources: Raw = Raw()
     overhead: Raw = Raw()
@@ -167,7 +187,6 @@ class PodSpecInFull(PodSpec):
     host_network: bool | None = None
     priority: int | None = None
     priority_class_name: str | None = None
-    termination_grace_period_seconds: int | None = None
 
 
 class Asking(Wire):
@@ -194,6 +213,8 @@ class Resources(Wire):
 class Port(Wire):
     container_port: int | None = None
     host_port: int | None = None
+    protocol: str | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
 
 
 class TolerationObject(Wire):
@@ -203,18 +224,20 @@ class TolerationObject(Wire):
     effect: str | None = None
 
 
+class LabelSelector(Wire):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+
+
 class SpreadConstraint(Wire):
     topology_key: str | None = None
     max_skew: int | None = None
     when_unsatisfiable: str | None = None
-    label_selector: dict[str, Any] | None = None
+    label_selector: LabelSelector | None = None
     min_domains: int | None = None
     node_affinity_policy: str | None = None
-
-
-class LabelSelector(Wire):
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[Expression] | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
 
 
 class PodAffinityTerm(Wire):
@@ -301,6 +324,7 @@ class RawWorkloadStatus(Wire):
     observed_generation: int | None = None
     replicas: int | None = None
     update_revision: str | None = None
+    conditions: list[Condition] | None = None
 
 
 class WorkloadObject(AnyObject):
@@ -363,6 +387,7 @@ class SignObject(AnyObject):
     """An Event, of whichever age and API it was written by."""
 
     reason: str | None = None
+    message: str | None = None
     involved_object: Reference | None = None
     event_time: str | None = None
     last_timestamp: str | None = None

@@ -1,14 +1,14 @@
 """A real Kubernetes control plane on this machine, for the demo, the tests and for trying things by hand.
 
-The law of this package: it is imported by `cli` and `tests` alone, and imports nothing of ours. It reaches nothing but
-package registries (to get the programs, once) and loopback addresses, and whatever it starts or writes outside its
-cache is gone when the cluster stops, be it by `stop`, by Ctrl-C or by `kill -9` of the process that owns it.
+The law of this package: only `cli`, `demo`, benchmarks and tests import it, and it imports nothing of ours. It reaches
+only package registries (to get the programs, once) and loopback addresses. Whatever it starts or writes outside its
+cache is gone when the cluster stops, whether by `stop`, by Ctrl-C or by `kill -9` of the process that owns it.
 
     programs, build, toolchain   get etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, KWOK
-    layout, pki, parts           pure: where everything lies, certificates, command lines
+    layout, pki, parts           pure: where everything is, certificates, command lines
     process, janitor             start programs that die with us; clean up when we could not
     cluster                      `LocalCluster`: all of it together
-    profile, nodes, reclaim      which nodes there are; take them away and give them back
+    profile, nodes, reclaim      which nodes there are; remove and restore them
     daemon                       a cluster that outlives the terminal, for `spotweave cluster up`
 """
 

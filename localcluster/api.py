@@ -17,7 +17,7 @@ from localcluster.errors import ClusterError
 from localcluster.layout import LOOPBACK, Layout
 
 TIMEOUT_SECONDS = 10.0
-HEALTH_TIMEOUT_SECONDS = 1.0  # asked again and again: a stranger on the port that never answers must not hold us up
+HEALTH_TIMEOUT_SECONDS = 1.0  # polled: another program on the port that never answers must not block us
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
@@ -25,7 +25,7 @@ Raw = dict[str, Any]
 
 
 class CallFailed(ClusterError):
-    """The API server said no; `status` is its HTTP code."""
+    """The API server refused the call; `status` is its HTTP code."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"the API server answered {status}: {message}")
@@ -33,7 +33,7 @@ class CallFailed(ClusterError):
 
 
 class NoAnswerError(ClusterError):
-    """Nobody answered, or not with HTTP."""
+    """There was no answer, or it was not HTTP."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class AdminApi:
     """The API server of one local cluster, spoken to as its administrator."""
 
     layout: Layout
-    kept: http.client.HTTPSConnection | None = None  # only in what `batch` gives
+    kept: http.client.HTTPSConnection | None = None  # only set by `batch`
 
     @contextmanager
     def batch(self) -> Iterator["AdminApi"]:
@@ -73,7 +73,7 @@ class AdminApi:
         return self.call("PATCH", path, body, content_type)
 
     def delete(self, path: str) -> None:
-        """Delete an object; that it is gone already is as good."""
+        """Delete an object. If it is already gone, that is success."""
         try:
             self.call("DELETE", path)
         except CallFailed as error:
@@ -92,7 +92,7 @@ class AdminApi:
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, content: str = "application/json"
     ) -> Raw:
-        """One call over a connection of its own: threads need not agree on anything, and a restart breaks nothing."""
+        """One call over its own connection: threads need no coordination, and a restart breaks nothing."""
         connection = self.kept or self._connection()
         try:
             connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": content})

@@ -1,4 +1,4 @@
-"""Builds the programs from Go modules: one wrapper module each, so that they do not bend each other's versions."""
+"""Builds the programs from Go modules: one wrapper module each, so that they do not affect each other's versions."""
 
 import os
 import re
@@ -23,7 +23,7 @@ GIBIBYTE = 2**30
 
 @dataclass(frozen=True)
 class GoModule:
-    """One wrapper module and the programs that come of it."""
+    """One wrapper module and the programs built from it."""
 
     name: str
     wrapper: str  # directory under programs/
@@ -49,7 +49,7 @@ class GoModule:
 
     @property
     def linker_flags(self) -> str:
-        """Strip symbols; stamp the version into Kubernetes, or its `/version` would say v0.0.0-master."""
+        """Strip symbols, and set the version of Kubernetes. Otherwise its `/version` would report v0.0.0-master."""
         return " ".join(["-s", "-w", *(self._stamps() if self.module == "k8s.io/kubernetes" else ())])
 
     def _stamps(self) -> Iterator[str]:
@@ -68,6 +68,18 @@ def kubernetes_source(minor: str) -> GoModule:
 
 ETCD = GoModule("etcd", "etcd", "go.etcd.io/etcd/server/v3", (("etcd", "go.etcd.io/etcd/server/v3"),), GIBIBYTE)
 KWOK = GoModule("kwok", "kwok", "sigs.k8s.io/kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),), 2 * GIBIBYTE)
+# Programs that people run beside Spotweave. They are built only when a test asks for them.
+KARPENTER = GoModule(
+    *("karpenter", "karpenter", "sigs.k8s.io/karpenter"),
+    (("karpenter", "sigs.k8s.io/karpenter/kwok"),),  # with the cloud provider that makes nodes for KWOK
+    3 * GIBIBYTE,
+)
+DESCHEDULER = GoModule(
+    *("descheduler", "descheduler", "sigs.k8s.io/descheduler"),
+    (("descheduler", "sigs.k8s.io/descheduler/cmd/descheduler"),),
+    3 * GIBIBYTE,
+)
+KARPENTER_DEFINITIONS = ("kwok/charts/crds", "kwok/apis/crds")  # directories of its module
 
 
 @dataclass(frozen=True)
@@ -100,9 +112,9 @@ def without_direct(proxies: str) -> str:
 
 
 def build(source: GoModule, go: Go, target: Path, progress: Progress, label: str) -> None:
-    """Build the programs of `source` into the directory `target`, which is there complete or not at all.
+    """Build the programs of `source` into the directory `target`, which is either complete or absent.
 
-    What is half done lies in the caches of `go`; whoever made them drops them, whatever happens here.
+    Intermediate results are in the caches of `go`. The caller that made them removes them, whatever happens here.
     """
     environment = go.environment()
     total = _list_packages(source, go, environment, progress, label)
@@ -114,12 +126,14 @@ def build(source: GoModule, go: Go, target: Path, progress: Progress, label: str
         (built / default_output(package)).rename(built / name)
     if source is KWOK:
         _copy_stages(_module_directory(source, go, environment) / "kustomize/stage/fast", built / "stages")
+    if source is KARPENTER:
+        _copy_definitions(_module_directory(source, go, environment), built / "crds")
     target.parent.mkdir(exist_ok=True)
     built.rename(target)
 
 
 def default_output(package: str) -> str:
-    """The file name that `go build` gives a program: the last part of its path that is no major version."""
+    """The file name that `go build` gives a program: the last part of its path that is not a major version."""
     parts = package.split("/")
     return parts[-2] if re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
 
@@ -179,6 +193,14 @@ def _copy_stages(kustomization: Path, target: Path) -> None:
             shutil.copyfile(path, target / path.name)
 
 
+def _copy_definitions(module: Path, target: Path) -> None:
+    """Karpenter does not install its CustomResourceDefinitions; they are files of its module."""
+    target.mkdir()
+    for directory in KARPENTER_DEFINITIONS:
+        for path in (module / directory).glob("*.yaml"):
+            shutil.copyfile(path, target / path.name)
+
+
 def _run(
     command: list[str],
     source: GoModule,
@@ -187,7 +209,7 @@ def _run(
     on_pulse: Callable[[], None],
     progress: Progress,
 ) -> None:
-    """Run Go in the wrapper module; calls `on_pulse` at least every second, also while Go says nothing."""
+    """Run Go in the wrapper module; calls `on_pulse` at least every second, even while Go prints nothing."""
     process = spawn(command, subprocess.PIPE, environment, source.directory)
     said: list[str] = []
     try:
@@ -206,7 +228,7 @@ REGISTRY_FAILURES = ("dial tcp", "no such host", "i/o timeout", "connection refu
 
 
 def build_error(source: GoModule, said: list[str]) -> ClusterError:
-    """What went wrong in the words of a person, with the last lines that Go said."""
+    """What went wrong, in plain words, with the last lines of Go's output."""
     name = f"{source.name} {source.version}"
     telling = [line for line in said if line.strip() and not line.startswith("go: downloading")]
     last = list(dict.fromkeys(telling))[-6:]  # Go repeats itself for each package

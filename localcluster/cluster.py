@@ -24,7 +24,9 @@ from localcluster import parts
 from localcluster.api import AdminApi, NoAnswerError
 from localcluster.errors import BAD_INPUT, ClusterError
 from localcluster.janitor import process_state
+from localcluster.kwok import restrict_kwok
 from localcluster.layout import Layout
+from localcluster.neighbours import Neighbour
 from localcluster.nodes import LEASES, await_ready, create_nodes, raw_nodes
 from localcluster.owner import claim, remove_stale
 from localcluster.parts import APISERVER, ETCD, KWOK, PARTS, Options
@@ -44,23 +46,23 @@ START_TIMEOUT_SECONDS = 90.0
 STOP_TIMEOUT_SECONDS = 3.0
 POLL_SECONDS = 0.05
 WATCH_SECONDS = 0.5
-START_ATTEMPTS = 3  # a port can be taken between our look at it and the program's bind
+START_ATTEMPTS = 3  # a port can be taken between our check and the program's bind
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_MEMORY_ROOM_BYTES = 2 * 2**30
 PREFIX = "spotweave-cluster-"
-SETTLED_PATHS = (  # a pod or a Service could be refused before these are there
+SETTLED_PATHS = (  # a pod or a Service could be refused before these exist
     "/api/v1/namespaces/default/serviceaccounts/default",
     "/api/v1/namespaces/default/services/kubernetes",
 )
 
 
 class PortTakenError(ClusterError):
-    """A part lost the race for its port; worth another attempt with others."""
+    """A part lost the race for its port. Another attempt uses other ports."""
 
 
 @dataclass(frozen=True)
 class PartStatus:
-    """What became of a part: `state` is running, paused, killed (by us) or died (by itself)."""
+    """The state of a part: running, paused, killed (by us) or died (by itself)."""
 
     name: str
     state: str
@@ -83,6 +85,7 @@ class LocalCluster:
         # The kernel kills the parts when the thread that forked them ends, so one thread forks them all and stays.
         self._keeper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="localcluster-keeper")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._neighbours: dict[str, Neighbour] = {}
         self._killed: set[str] = set()
         self._stopping = threading.Event()
         self._lock = threading.RLock()
@@ -132,7 +135,7 @@ class LocalCluster:
         finally:
             if not complete:
                 progress.failed()
-                cluster.stop(grace_seconds=0.0)  # nothing in it is worth an orderly end
+                cluster.stop(grace_seconds=0.0)  # nothing in it needs an orderly end
         return cluster
 
     @property
@@ -141,7 +144,7 @@ class LocalCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's; names files in `directory`, so it is good as long as the cluster runs."""
+        """The administrator's kubeconfig. It names files in `directory`, so it is valid while the cluster runs."""
         return self.layout.kubeconfig
 
     @property
@@ -150,11 +153,20 @@ class LocalCluster:
 
     @property
     def parts(self) -> Mapping[str, PartStatus]:
-        """The state of each part, now."""
-        return {name: self._status(name) for name in PARTS}
+        """The state of each part and neighbour, now."""
+        return {name: self._status(name) for name in (*PARTS, *self._neighbours)}
+
+    def add(self, neighbour: Neighbour, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
+        """Start a program beside the control plane. From now on it is a part: it can be killed, and stops with us."""
+        with self._lock:
+            if neighbour.name in self.parts:
+                raise ClusterError(f"{neighbour.name} is a part already", exit_code=BAD_INPUT)
+            self._neighbours[neighbour.name] = neighbour
+            self._spawn(neighbour.name)
+        self._await_healthy(neighbour.name, time.monotonic() + timeout_seconds)
 
     def kill(self, part: str) -> None:
-        """SIGKILL the part; it stays away until `start_part`."""
+        """SIGKILL the part; it stays down until `start_part`."""
         with self._lock:
             process = self._running(part)
             self._killed.add(part)
@@ -164,7 +176,7 @@ class LocalCluster:
     def start_part(self, part: str, timeout_seconds: float = 30.0) -> None:
         """Start a part that was killed or has died, with the same arguments and ports; returns when it is healthy."""
         with self._lock:
-            if self._status(_known(part)).state in ("running", "paused"):
+            if self._status(self._known(part)).state in ("running", "paused"):
                 raise ClusterError(f"{part} is running", exit_code=BAD_INPUT)
             if part == KWOK:
                 self._free_leases()
@@ -184,15 +196,15 @@ class LocalCluster:
             self._running(part).send_signal(signal.SIGCONT)
 
     def reclaim(self, choice: Choice, way: Way = Way.CLOUD, notice_seconds: float = 0.0) -> Reclaimed:
-        """Take nodes away; see `localcluster.reclaim`."""
+        """Remove nodes; see `localcluster.reclaim`."""
         return reclaim(self.api, choice, way, notice_seconds)
 
     def restore(self, choice: Choice | None = None) -> Restored:
-        """Give back what was taken; returns when those nodes take pods."""
+        """Restore removed nodes; returns when they accept pods."""
         return restore(self.api, self.profile, self.wait, choice)
 
     def watch(self, on_death: Callable[[PartStatus], None]) -> threading.Thread:
-        """Tell, from a thread, of each part that dies without our doing; ends with the cluster."""
+        """Report, from a thread, each part that dies by itself; ends with the cluster."""
         thread = threading.Thread(target=self._watch, args=(on_death,), name="localcluster-watch", daemon=True)
         thread.start()
         return thread
@@ -229,6 +241,7 @@ class LocalCluster:
             self._spawn(part)
         for part in (ETCD, APISERVER):
             self._await_healthy(part, deadline)
+        restrict_kwok(self.api)
         for part in PARTS[2:]:
             self._spawn(part)
         create_nodes(self.api, raw_nodes(self.profile))
@@ -240,15 +253,21 @@ class LocalCluster:
         progress.done()
 
     def _spawn(self, part: str) -> None:
-        command = [str(self.programs[part]), *parts.command(part, self.layout, self.options)]
+        command, environment = self._command(part)
         with self.layout.log(part).open("ab") as output:
-            process = self._keeper.submit(spawn, command, output, cwd=self.layout.directory).result()
+            process = self._keeper.submit(spawn, command, output, environment, self.layout.directory).result()
         self._janitor.watch_process(process.pid)
         self._processes[part] = process
         self._killed.discard(part)
 
+    def _command(self, part: str) -> tuple[list[str], Mapping[str, str] | None]:
+        if neighbour := self._neighbours.get(part):
+            return [str(neighbour.program), *neighbour.arguments], neighbour.environment
+        return [str(self.programs[part]), *parts.command(part, self.layout, self.options)], None
+
     def _await_healthy(self, part: str, deadline: float) -> None:
-        url = parts.health_url(part, self.layout)
+        neighbour = self._neighbours.get(part)
+        url = neighbour.health_url if neighbour else parts.health_url(part, self.layout)
         self._wait(f"{part} to become ready", lambda: self.api.is_healthy(url), deadline, part)
 
     def _wait(self, what: str, condition: Callable[[], bool], deadline: float, part: str = APISERVER) -> None:
@@ -261,7 +280,7 @@ class LocalCluster:
             time.sleep(POLL_SECONDS)
 
     def _check_parts(self) -> None:
-        """While we wait for something, a dead part is the better explanation."""
+        """If a part died while we wait for something, report that instead."""
         for part in self._processes:
             status = self._status(part)
             if status.state == "died":
@@ -280,10 +299,15 @@ class LocalCluster:
         return PartStatus(part, "died", None, f"{ending}\n{tail(self.layout.log(part))}")
 
     def _running(self, part: str) -> subprocess.Popen[bytes]:
-        status = self._status(_known(part))
+        status = self._status(self._known(part))
         if status.pid is None:
             raise ClusterError(f"{part} is not running: {status.state}", exit_code=BAD_INPUT)
         return self._processes[part]
+
+    def _known(self, part: str) -> str:
+        if part not in self.parts:
+            raise ClusterError(f"no part is called `{part}`", f"The parts are {', '.join(self.parts)}.", BAD_INPUT)
+        return part
 
     def _free_leases(self) -> None:
         """A new KWOK has a new identity and would wait 40 s until the old one's claims on the nodes expire."""
@@ -303,7 +327,7 @@ class LocalCluster:
                     on_death(status)
 
     def _terminate(self, deadline: float) -> None:
-        """Ask all but etcd, which the others need to end well; then etcd, whose data nobody needs, the hard way."""
+        """Terminate all but etcd, which the others need to end properly; then kill etcd, whose data is not needed."""
         others = [process for part, process in self._processes.items() if part != ETCD and process.poll() is None]
         for process in others:
             process.send_signal(signal.SIGTERM)
@@ -313,12 +337,6 @@ class LocalCluster:
         for process in self._processes.values():
             process.kill()
             process.wait()
-
-
-def _known(part: str) -> str:
-    if part not in PARTS:
-        raise ClusterError(f"no part is called `{part}`", f"The parts are {', '.join(PARTS)}.", BAD_INPUT)
-    return part
 
 
 def _holds(condition: Callable[[], bool]) -> bool:
@@ -333,7 +351,7 @@ def _ending(code: int) -> str:
 
 
 def _make_directories(directory: Path | None, options: Options, janitor: Janitor) -> Layout:
-    """Make the cluster's directories, each known to the janitor before anything is in it."""
+    """Create the cluster's directories, each registered with the janitor before anything is in it."""
     try:
         data = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_roomy_directory()))
         janitor.watch_directory(data)
@@ -352,7 +370,7 @@ def _make_directories(directory: Path | None, options: Options, janitor: Janitor
 
 
 def remove_stale_directories() -> list[Path]:
-    """Remove what clusters left that nobody could clean up after: the whole machine went down, or the janitor too."""
+    """Remove what clusters left behind when the whole machine, or the janitor too, went down."""
     places = {SHARED_MEMORY, Path(tempfile.gettempdir())}
     return [path for place in places for path in place.glob(f"{PREFIX}*") if remove_stale(path)]
 

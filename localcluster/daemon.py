@@ -71,7 +71,7 @@ class RunningCluster:
 
     @classmethod
     def find(cls, directory: Path) -> Self:
-        """The cluster that runs in `directory`, or a ClusterError that says there is none."""
+        """The cluster that runs in `directory`; raises ClusterError if there is none."""
         owner = read_owner(directory)
         if owner is None or not owner.is_alive:
             raise ClusterError(
@@ -97,7 +97,7 @@ class RunningCluster:
         return load_profile(self.directory / PROFILE)
 
     def ask(self, do: str, part: str = "") -> Any:
-        """Have the daemon do something; its errors are raised here."""
+        """Send the daemon a request; its errors are raised here."""
         try:
             answer = json.loads(_exchange(self.directory, json.dumps({"do": do, "part": part})))
         except (OSError, ValueError) as error:
@@ -158,7 +158,7 @@ def _await_gone(directory: Path, owner: OwningProcess) -> None:
 
 
 def _await_ready(process: subprocess.Popen[bytes], progress: Progress) -> None:
-    """Read what the daemon says until it says that it is ready; anything else is the reason why it is not."""
+    """Read the daemon's output until it reports that it is ready; anything else is the reason why it is not."""
     said: list[str] = []
     for line in lines(process, lambda: progress.tick("waiting for all parts and nodes")):
         if line.startswith("{"):
@@ -199,7 +199,7 @@ def _exchange(directory: Path, line: str) -> str:
 
 
 def main() -> None:
-    """Start the cluster, say so, serve until told to stop. Before that, SIGTERM just ends us: the janitor cleans."""
+    """Start the cluster, report it, serve until stopped. Before that, SIGTERM ends us and the janitor cleans up."""
     request = DaemonRequest(**json.loads(sys.argv[1]))
     directory = Path(request.directory)
     try:
@@ -232,7 +232,7 @@ def _listen(directory: Path) -> socket.socket:
 
 
 def _write_state(cluster: LocalCluster) -> None:
-    """Written beside and renamed: a client reads all of it or nothing."""
+    """Written to a temporary file and renamed, so that a client reads all of it or nothing."""
     layout = cluster.layout
     state = {
         "kubernetes": cluster.programs.kubernetes,
@@ -326,7 +326,7 @@ def _part(cluster: LocalCluster, part: PartStatus) -> dict[str, Any]:
 
 
 def _nodes(api: AdminApi) -> list[dict[str, Any]] | None:
-    """None if nobody can tell, because the API server does not answer."""
+    """None if the API server does not answer."""
     try:
         return [_node(node) for node in list_nodes(api)]
     except NoAnswerError:

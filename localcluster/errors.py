@@ -1,4 +1,4 @@
-"""What can go wrong with a local cluster, told so that a person knows what to do next."""
+"""What can go wrong with a local cluster, in words that help to decide what to do next."""
 
 UNREACHABLE = 3  # exit code: no cluster, or it does not answer
 BAD_INPUT = 2  # exit code: the caller's profile, option or directory is wrong

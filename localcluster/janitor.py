@@ -1,8 +1,8 @@
-"""Cleans up after a parent that could not: `python janitor.py PARENT-PID`, with a pipe from the parent as input.
+"""Cleans up after a parent that was killed: `python janitor.py PARENT-PID`, with a pipe from the parent as input.
 
 The parent writes one JSON line for each process that it starts and each directory that it makes. When the pipe ends,
-because the parent closed it or was killed, what is left of them is killed and removed. Run as a script with the bare
-interpreter: it must be there before anything else and cost nothing.
+because the parent closed it or was killed, the remaining ones are killed and removed. It runs as a script with the bare
+interpreter, because it must start before anything else and be cheap.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ PARENT_CHECK_SECONDS = 1.0
 
 
 def start_time(pid: int) -> int | None:
-    """When the process began, in clock ticks since boot; with the pid it names a process for good. None: it is gone.
+    """When the process began, in clock ticks since boot; None if it is gone. With the pid it identifies a process.
 
-    A zombie is gone only when all its threads are: until then they hold its ports and files open.
+    A zombie is gone only when all its threads are. Until then they hold its ports and files open.
     """
     fields = _stat(pid)
     if not fields or (fields[0] == "Z" and len(_threads(pid)) <= 1):
@@ -39,13 +39,13 @@ def _threads(pid: int) -> list[str]:
 
 
 def process_state(pid: int) -> str:
-    """The kernel's letter for what the process does: R, S, T (stopped), Z…; empty if there is none."""
+    """The kernel's letter for the state of the process: R, S, T (stopped), Z…; empty if it does not exist."""
     fields = _stat(pid)
     return fields[0] if fields else ""
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the program's name, which may itself hold blanks and brackets."""
+    """The fields of /proc/PID/stat after the program's name, which may itself contain blanks and brackets."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -53,7 +53,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def sweep(processes: list[tuple[int, int]], directories: list[str]) -> None:
-    """Kill the processes that are still the ones we were told of, wait for their end, remove the directories."""
+    """Kill those of the reported processes that still run, wait for their end, remove the directories."""
     for pid, started in processes:
         if start_time(pid) == started:
             with contextlib.suppress(ProcessLookupError):
@@ -66,7 +66,7 @@ def sweep(processes: list[tuple[int, int]], directories: list[str]) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """The file that names the owner goes last: as long as it is there, so may be the rest."""
+    """The file that names the owner is removed last: while it exists, other files may remain."""
     if directory.is_dir():
         for child in directory.iterdir():
             if child.is_dir():
@@ -77,9 +77,9 @@ def _remove(directory: Path) -> None:
 
 
 def read_until_orphaned(parent: int) -> bytes:
-    """All that the parent writes until the pipe ends; or the parent, should a fork of it hold the pipe open.
+    """All that the parent writes until the pipe or the parent ends. A fork of the parent may hold the pipe open.
 
-    Whether the parent lives is asked before each look at the pipe, so that what it wrote last is read in any case.
+    Each round checks first whether the parent is alive, then reads the pipe. So its last lines are always read.
     """
     told = b""
     while True:
@@ -94,7 +94,7 @@ def read_until_orphaned(parent: int) -> bytes:
 
 
 def main() -> None:
-    """Outlive every signal that is meant for the parent; it is the parent's end that we wait for."""
+    """Ignore every signal that is meant for the parent, and wait for the parent's end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     told = [json.loads(line) for line in read_until_orphaned(int(sys.argv[1])).split(b"\n")[:-1]]

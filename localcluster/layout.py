@@ -1,15 +1,18 @@
-"""Where everything of one cluster lies: files, ports, address ranges. Pure but for the search for free ports."""
+"""Where everything of one cluster is: files, ports, address ranges. Pure except for the search for free ports."""
 
 import ipaddress
-import random
+import os
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from itertools import count
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 # Below the range that the kernel gives to outgoing connections (32768 and up), so that none of them takes a port
-# between our look at it and the program's bind, nor while a part is down between `kill` and `start`.
+# between our check and the program's bind, nor while a part is down between `kill` and `start`.
 PORT_RANGE = range(20_000, 32_000)
+APART = 997  # ports between the first ones of two processes that were started one after the other
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Layout:
     """One cluster's files and addresses, all derived from a directory, a data directory and ports."""
 
     directory: Path  # kubeconfig, certificates, logs
-    data: Path  # etcd's, on tmpfs where there is room
+    data: Path  # etcd's data, on tmpfs if there is room
     ports: Ports
     service_range: str = "127.96.0.0/16"
 
@@ -66,31 +69,32 @@ class Layout:
 
 
 def free_ports() -> Ports:
-    """Ports that nobody listens on just now, held all at once so that they differ."""
-    held: list[socket.socket] = []
-    try:
-        while len(held) < len(fields(Ports)):
-            if (candidate := _bind(random.choice(PORT_RANGE))) is not None:  # noqa: S311 - no secret
-                held.append(candidate)
-        return Ports(*(one.getsockname()[1] for one in held))
-    finally:
-        for one in held:
-            one.close()
+    """Free ports for the parts of one cluster."""
+    return Ports(*(free_port() for _ in fields(Ports)))
 
 
 def free_port() -> int:
-    """One such port."""
-    while (candidate := _bind(random.choice(PORT_RANGE))) is None:  # noqa: S311 - no secret
-        pass
-    with candidate:
-        return int(candidate.getsockname()[1])
+    """A port that is free now and was not given before.
+
+    A program binds its port seconds after it was given, so "free now" is not enough: drawn by lot, two programs of one
+    cluster got the same port now and then.
+    """
+    return next(port for port in _TURN if _is_free(port))
 
 
-def _bind(port: int) -> socket.socket | None:
-    candidate = socket.socket()
-    try:
-        candidate.bind((LOOPBACK, port))
-    except OSError:
-        candidate.close()
-        return None
-    return candidate
+def _in_turn() -> Iterator[int]:
+    """Round and round, each process from a place of its own, so that neighbours do not meet."""
+    for number in count(os.getpid() * APART):
+        yield PORT_RANGE[number % len(PORT_RANGE)]
+
+
+_TURN = _in_turn()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as candidate:
+        try:
+            candidate.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True

@@ -1,4 +1,4 @@
-"""The Node objects of a profile; KWOK plays their kubelets."""
+"""The Node objects of a profile; KWOK simulates their kubelets."""
 
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
@@ -12,12 +12,12 @@ POOL_LABEL = "localcluster.spotweave.dev/pool"  # the profile's pool, to find it
 ZONE_LABEL = "topology.kubernetes.io/zone"
 REGION_LABEL = "topology.kubernetes.io/region"
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"  # the kubelets' heartbeats, one by each node
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"  # the kubelets' heartbeats, one per node
 NOT_READY_TAINT_PREFIX = "node.kubernetes.io/"
 
 Await = Callable[
     [str, Callable[[], bool]], None
-]  # (what for, condition): returns when it holds, raises when it never does
+]  # (what for, condition): returns when the condition holds, raises if it never does
 
 
 def raw_nodes(profile: Profile) -> list[Raw]:
@@ -74,7 +74,7 @@ def list_nodes(api: AdminApi) -> list[Raw]:
 
 
 def await_ready(api: AdminApi, names: Iterable[str], wait: Await) -> None:
-    """Wait until the nodes take pods: Ready, and the taint that every new node carries is gone."""
+    """Wait until the nodes accept pods: they are Ready, and the taint of every new node is gone."""
     wanted = set(names)
     wait(
         f"{len(wanted)} nodes to become Ready",

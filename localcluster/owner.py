@@ -1,4 +1,4 @@
-"""Who owns a cluster's directory: a file in it names the process, so that what a crash left behind is known as such."""
+"""The owner of a cluster's directory: a file in it names the process, so that remains of a crash are recognised."""
 
 import json
 import os
@@ -14,7 +14,7 @@ __all__ = ["OWNER", "OwningProcess", "claim", "read_owner", "remove_stale"]
 
 @dataclass(frozen=True)
 class OwningProcess:
-    """A process, named for good by its pid and the time of its start."""
+    """A process, identified by its pid and the time of its start."""
 
     pid: int
     started: int
@@ -25,7 +25,7 @@ class OwningProcess:
 
 
 def read_owner(directory: Path) -> OwningProcess | None:
-    """The owner that a directory names; None if it is none of ours."""
+    """The owner that a directory names; None if it is not a cluster's directory."""
     try:
         raw = json.loads((directory / OWNER).read_text())
         return OwningProcess(raw["pid"], raw["started"])
@@ -34,7 +34,7 @@ def read_owner(directory: Path) -> OwningProcess | None:
 
 
 def claim(directory: Path) -> None:
-    """Take a directory as ours, to be removed later. One that holds anything but a dead cluster is refused."""
+    """Claim a directory, to be removed later. One that contains anything but a dead cluster is refused."""
     remove_stale(directory)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if os.listdir(directory):
@@ -53,7 +53,7 @@ def claim(directory: Path) -> None:
 
 
 def remove_stale(directory: Path) -> bool:
-    """Remove the directory if it belongs to a process that is no more, as after a power failure."""
+    """Remove the directory if its process no longer exists, as after a power failure."""
     owner = read_owner(directory)
     if owner is None or owner.is_alive:
         return False

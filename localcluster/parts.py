@@ -22,14 +22,14 @@ DEAD_KUBELET_LABEL = "localcluster.spotweave.dev/dead"
 
 @dataclass(frozen=True)
 class Options:
-    """What callers may set; the defaults are those of Kubernetes, but for the addresses of Services."""
+    """What callers may set. The defaults are those of Kubernetes, except for the addresses of Services."""
 
     service_range: str = "127.96.0.0/16"  # all of 127/8 is local: a webhook can listen on its Service's address
-    controller_qps: float | None = None  # kube-controller-manager's calls a second (Kubernetes: 20)
+    controller_qps: float | None = None  # kube-controller-manager's calls per second (Kubernetes: 20)
     controller_burst: int | None = None  # (Kubernetes: 30)
     stage_files: tuple[Path, ...] = ()  # KWOK Stages of your own; one with the name of a built-in Stage replaces it
     extra_arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by part, appended to its own
-    find_ports: Callable[[], Ports] = free_ports  # asked anew for each attempt to start
+    find_ports: Callable[[], Ports] = free_ports  # called for each attempt to start
 
     def __post_init__(self) -> None:
         try:
@@ -73,7 +73,7 @@ def _etcd(layout: Layout, _options: Options) -> tuple[str, ...]:
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=local={peer}",
         "--unsafe-no-fsync",  # the data dies with the cluster anyway
-        "--heartbeat-interval=20",  # milliseconds; its only member need not wait a second to elect itself
+        "--heartbeat-interval=20",  # milliseconds; the only member need not wait a second to elect itself
         "--election-timeout=200",
         "--log-level=warn",
     )
@@ -88,7 +88,7 @@ def _apiserver(layout: Layout, options: Options) -> tuple[str, ...]:
         "--endpoint-reconciler-type=none",  # a machine without a default route has no address to publish
         f"--service-cluster-ip-range={options.service_range}",
         "--authorization-mode=RBAC",
-        # As on OpenShift: who changes an object's owners needs the right to delete it. It adds to the defaults.
+        # As on OpenShift: changing an object's owners requires the right to delete it. It adds to the defaults.
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         "--allow-privileged=true",
         *_serving(layout),
@@ -96,7 +96,7 @@ def _apiserver(layout: Layout, options: Options) -> tuple[str, ...]:
         f"--service-account-key-file={layout.key('service-account')}",
         f"--service-account-signing-key-file={layout.key('service-account')}",
         "--service-account-issuer=https://kubernetes.default.svc",
-        # Without these the other parts log errors for ever: they look for the front proxy's CA in the cluster.
+        # Without these the other parts log errors forever: they look for the front proxy's CA in the cluster.
         f"--requestheader-client-ca-file={layout.certificate('front-proxy-ca')}",
         "--requestheader-allowed-names=front-proxy-client",
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
@@ -128,10 +128,10 @@ def _scheduler(layout: Layout, _options: Options) -> tuple[str, ...]:
 
 def _kwok(layout: Layout, _options: Options) -> tuple[str, ...]:
     return (
-        f"--kubeconfig={layout.client_kubeconfig('admin')}",
+        f"--kubeconfig={layout.client_kubeconfig(KWOK)}",
         f"--manage-nodes-with-label-selector=!{DEAD_KUBELET_LABEL}",
-        # Without leases the only heartbeat comes every ten minutes: after 50 s Kubernetes takes all nodes for silent,
-        # and their pods for not ready; KWOK mends the former, never the latter.
+        # Without leases the only heartbeat comes every ten minutes: after 50 s Kubernetes considers all nodes silent
+        # and their pods not ready. KWOK repairs the former, never the latter.
         "--node-lease-duration-seconds=40",
         f"--config={layout.stages}",
         f"--server-address={LOOPBACK}:{layout.ports.kwok}",

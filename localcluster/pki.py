@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from localcluster.kwok import USER as KWOK_USER
 from localcluster.layout import LOOPBACK, Layout
 
 LIFETIME = timedelta(days=365)
@@ -23,11 +24,15 @@ SERVER_NAMES = (
     "kubernetes.default.svc.cluster.local",
 )
 
-# Client certificates: file name → (CN = user, O = group). The groups are what RBAC's built-in bindings know.
+# Client certificates: file name → (CN = user, O = group). The groups are what RBAC's built-in bindings know. Neighbours
+# have the names that they have in a cluster, so that others can tell who asked; they need no roles of their own here.
 CLIENTS = {
     "admin": ("spotweave-admin", "system:masters"),
     "kube-controller-manager": ("system:kube-controller-manager", "system:kube-controller-manager"),
     "kube-scheduler": ("system:kube-scheduler", "system:kube-scheduler"),
+    "kwok": (KWOK_USER, "system:masters"),
+    "karpenter": ("system:serviceaccount:kube-system:karpenter", "system:masters"),
+    "descheduler": ("system:serviceaccount:kube-system:descheduler", "system:masters"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Starts programs that die with us and tells what became of them."""
+"""Starts programs that die with us, and reports their state."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def spawn(
     cwd: Path | None = None,
     descriptors: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start `command` in a session of its own, so that Ctrl-C reaches us alone and we stop it in order.
+    """Start `command` in its own session, so that Ctrl-C reaches only us and we stop it in order.
 
     The kernel kills it when the *thread* that calls this ends: call it from one that lives as long as the program.
     """
@@ -40,7 +40,7 @@ def spawn(
 
 
 def lines(process: subprocess.Popen[bytes], on_pulse: Callable[[], None]) -> Iterator[str]:
-    """What the process says, line by line; calls `on_pulse` at least every second, also while it says nothing."""
+    """The output of the process, line by line; calls `on_pulse` at least every second, even without output."""
     assert process.stdout is not None
     rest = b""
     with selectors.DefaultSelector() as selector, process.stdout as output:
@@ -63,7 +63,7 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
 
 
 class Janitor:
-    """The parent's end of the janitor: tell it of everything before it can be left behind."""
+    """The parent's end of the janitor. Register everything with it before it can be left behind."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -87,7 +87,7 @@ class Janitor:
         self._tell({"directory": str(directory)})
 
     def dismiss(self) -> None:
-        """Let it clean up and wait for it; there is one way of cleaning up, whoever asks for it."""
+        """Let the janitor clean up, and wait for it. There is only one way of cleaning up."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -99,7 +99,7 @@ class Janitor:
 
 
 def tail(path: Path, lines: int = 8) -> str:
-    """The last lines of a log, long lines shortened; what a person needs to see of it."""
+    """The last lines of a log, with long lines shortened."""
     try:
         with path.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - 16_384))

@@ -1,4 +1,4 @@
-"""Which nodes a cluster has: pools of like nodes, read from YAML. Pure but for reading the file.
+"""Which nodes a cluster has: pools of equal nodes, read from YAML. Pure except for reading the file.
 
 region: local
 pools:
@@ -85,7 +85,7 @@ def load_profile(path: Path) -> Profile:
 
 
 def parse_profile(raw: object, origin: str = "profile") -> Profile:
-    """A profile from what YAML made of it, or a ClusterError that lists every mistake."""
+    """A profile from parsed YAML; raises ClusterError that lists every mistake."""
     mistakes = list(profile_mistakes(raw))
     if mistakes or not isinstance(raw, Mapping):
         listing = "".join(f"\n  {mistake}" for mistake in mistakes)

@@ -4,6 +4,7 @@ The cache (`$SPOTWEAVE_CACHE`, `$XDG_CACHE_HOME/spotweave` or `~/.cache/spotweav
 
     programs/kubernetes-1.36.4-0123456789ab/    complete or absent: renamed into place when built
     programs/etcd-3.6.14-…/  programs/kwok-0.8.0-…/{kwok,stages/}
+    programs/karpenter-1.14.1-…/{karpenter,crds/}  programs/descheduler-0.36.0-…/    only if a test asked for them
     building/                                   modules, build cache, toolchain; only there while something is built
     lock                                        held while something is built
 
@@ -36,7 +37,7 @@ VERSION_TIMEOUT_SECONDS = 20
 
 @dataclass(frozen=True)
 class Programs:
-    """Where each program lies, and which of the user's were refused, with the reason."""
+    """The path of each program, and which of the user's were refused, with the reason."""
 
     kubernetes: str
     paths: Mapping[str, Path]
@@ -71,7 +72,7 @@ def sources(kubernetes: str) -> tuple[GoModule, ...]:
 
 
 def source_key(source: GoModule) -> str:
-    """Names a build by all that goes into it: `etcd-3.6.14-` and a hash of go.mod, go.sum and the flags."""
+    """Names a build by its input: `etcd-3.6.14-` and a hash of go.mod, go.sum and the flags."""
     digest = hashlib.sha256()
     for part in ((source.directory / "go.mod").read_bytes(), (source.directory / "go.sum").read_bytes()):
         digest.update(part)
@@ -80,7 +81,7 @@ def source_key(source: GoModule) -> str:
 
 
 def get_programs(kubernetes: str, progress: Progress, environment: Mapping[str, str] = os.environ) -> Programs:
-    """All programs for one version of Kubernetes; instant when they are there already."""
+    """All programs for one version of Kubernetes; immediate if they are built already."""
     cache = cache_directory(environment)
     given, refused = given_programs(kubernetes, environment.get("SPOTWEAVE_PROGRAMS"))
     for reason in refused:
@@ -92,6 +93,17 @@ def get_programs(kubernetes: str, progress: Progress, environment: Mapping[str, 
     built = {name: source.version for source in needed for name, _ in source.programs}
     versions = built | {name: program_version(path) for name, path in given.items()}
     return Programs(kubernetes, paths, versions, paths["kwok"].with_name("stages"), tuple(refused))
+
+
+def get_neighbour(source: GoModule, progress: Progress, environment: Mapping[str, str] = os.environ) -> Path:
+    """The directory of a program that runs beside the control plane; immediate if it is built already.
+
+    It is always built, because Karpenter does not report a version by which a user's own could be judged.
+    """
+    cache = cache_directory(environment)
+    if not _target(cache, source).exists():
+        _build_missing(cache, [source], progress)
+    return _target(cache, source)
 
 
 def is_built(kubernetes: str, environment: Mapping[str, str] = os.environ) -> bool:
@@ -135,13 +147,13 @@ def given_programs(kubernetes: str, directory: str | None) -> tuple[dict[str, Pa
 
 
 def reported_version(text: str) -> str:
-    """The first version number in what a program says about itself: `Kubernetes v1.36.4` → `1.36.4`."""
+    """The first version number in a program's output: `Kubernetes v1.36.4` → `1.36.4`."""
     found = re.search(r"\bv?(\d+\.\d+\.\d+)", text)
     return found[1] if found else ""
 
 
 def program_version(path: Path) -> str:
-    """What the program says its version is; empty if it does not say."""
+    """The version that the program reports; empty if it reports none."""
     command = [str(path), *(["version", "--client"] if path.name == "kubectl" else ["--version"])]
     told = subprocess.run(command, capture_output=True, text=True, timeout=VERSION_TIMEOUT_SECONDS, check=False)
     return reported_version(told.stdout + told.stderr)
@@ -159,7 +171,7 @@ def _misfit(path: Path, wanted: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"it cannot be run ({error})"
     if not version.startswith(f"{wanted}."):
-        return f"it is version {version or 'unknown'}, needed is {wanted}"
+        return f"its version is {version or 'unknown'}, but {wanted} is needed"
     if path.name == "kwok" and not path.with_name("stages").is_dir():
         return "there is no directory `stages` with KWOK's Stage files beside it"
     return ""
@@ -170,7 +182,7 @@ def _target(cache: Path, source: GoModule) -> Path:
 
 
 def _build_missing(cache: Path, needed: list[GoModule], progress: Progress) -> None:
-    """Build what the cache lacks, one process at a time; whoever waited finds it done."""
+    """Build what is missing in the cache, one process at a time. A process that waited finds it done."""
     with locked(cache, progress):
         missing = [source for source in needed if not _target(cache, source).exists()]
         if not missing:
@@ -187,7 +199,7 @@ def _build_missing(cache: Path, needed: list[GoModule], progress: Progress) -> N
 
 
 def check_room(cache: Path, free: int, missing: list[GoModule]) -> None:
-    """Running out of disk after five minutes would be a poor way to learn of it."""
+    """Fail now if the disk would be full after five minutes of building."""
     needed = max(source.room_bytes for source in missing)
     if free < needed:
         raise ClusterError(
@@ -199,7 +211,7 @@ def check_room(cache: Path, free: int, missing: list[GoModule]) -> None:
 
 @contextmanager
 def locked(cache: Path, progress: Progress) -> Iterator[None]:
-    """Hold the cache's lock; the kernel lets go of it when we die."""
+    """Hold the cache's lock; the kernel releases it when we die."""
     _make_cache(cache)
     with _open_lock(cache) as lock:
         if not _take(lock):
@@ -216,7 +228,7 @@ def _make_cache(cache: Path) -> None:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ClusterError(
-            f"the cache directory cannot be made: {error}", "Set SPOTWEAVE_CACHE to a directory that can be written."
+            f"the cache directory cannot be created: {error}", "Set SPOTWEAVE_CACHE to a directory that can be written."
         ) from error
 
 

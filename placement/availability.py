@@ -27,7 +27,7 @@ class Basis(StrEnum):
 
     DECLARED = "declared"  # the annotation `min-available`, at whatever level
     BUDGET = "budget"  # a PodDisruptionBudget
-    ASSUMED = "assumed"  # nobody: what a rollout would leave
+    ASSUMED = "assumed"  # undeclared: what a rollout would leave
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class BudgetIndex:
 
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> tuple[Budget, ...]:
         """Those that select pods with these labels."""
-        return tuple(each for each in self._likely(namespace, labels) if matches(each.selector, labels))
+        return tuple([each for each in self._likely(namespace, labels) if matches(each.selector, labels)])
 
     def _likely(self, namespace: str, labels: Mapping[str, str]) -> Iterator[Budget]:
         for label in labels.items():

@@ -30,16 +30,16 @@ class SpotTaint:
 
 @dataclass(frozen=True, slots=True)
 class ClassLabel:
-    """A node label that tells the class, and the taints that go with it."""
+    """A node label that defines the class, and the taints that go with it."""
 
     key: str
     spot: tuple[str, ...]
     on_demand: tuple[str, ...] = ()
     taints: tuple[SpotTaint, ...] = ()
-    # Who buys nodes buys them by our preferences: it should keep its choice of types (zones are preferred, not pools),
-    # and spread over hosts as even as can be would cost a node for each pod.
+    # Who buys nodes buys them by our preferences: no pool is preferred, and the built-in spread does not bind it.
     buys_by_preference: bool = False
     is_scaled: bool = False  # an autoscaler brings nodes, which takes minutes
+    notice_seconds: int = 120  # how long before the end of a spot node the cloud announces it
 
 
 PRESETS: Mapping[str, ClassLabel] = {
@@ -54,6 +54,7 @@ PRESETS: Mapping[str, ClassLabel] = {
         ("false",),
         (SpotTaint("cloud.google.com/gke-spot", "true"),),
         is_scaled=True,
+        notice_seconds=30,
     ),
     "aks": ClassLabel(
         "kubernetes.azure.com/scalesetpriority",
@@ -61,6 +62,7 @@ PRESETS: Mapping[str, ClassLabel] = {
         ("regular",),
         (SpotTaint("kubernetes.azure.com/scalesetpriority", "spot"),),
         is_scaled=True,
+        notice_seconds=30,
     ),
 }
 
@@ -72,7 +74,7 @@ class Classes:
     labels: tuple[ClassLabel, ...] = field(default=(PRESETS["default"],))
 
     def of_node(self, node_labels: Mapping[str, str]) -> Class | None:
-        """The class that a node's labels name; None where they name none (it counts as on-demand, and is told)."""
+        """The class that a node's labels name; None if there is none: the node counts as on-demand and is reported."""
         if any(node_labels.get(label.key) in label.spot for label in self.labels):
             return Class.SPOT
         if any(node_labels.get(label.key) in label.on_demand for label in self.labels):
@@ -97,6 +99,11 @@ class Classes:
     @property
     def buys_by_preference(self) -> bool:
         return any(label.buys_by_preference for label in self.labels)
+
+    def notice_seconds(self, node_labels: Mapping[str, str]) -> int:
+        """What the node's own labels say; the shortest if it has none of them."""
+        own = [label.notice_seconds for label in self.labels if label.key in node_labels]
+        return min(own or (label.notice_seconds for label in self.labels))
 
     @property
     def is_scaled(self) -> bool:

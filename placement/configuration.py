@@ -10,7 +10,7 @@ priorityClasses: {overflow: spotweave-overflow, onDemand: "", spot: ""}
 leavingTaints: [aws-node-termination-handler/spot-itn]
 cordon: keep                         # or move: pods leave a cordoned node, within the limits of moves
 moves: {perWorkload: 25%, perNode: 10, perNamespace: 50, atOnce: 100, perMinute: 300, minAge: 30s, coolDown: 10m,
-        timeout: 5m, withoutRoom: 20}
+        timeout: 5m, afterRollout: 2m}
 prices: {table: /etc/spotweave/prices.csv, ratio: 0.31}      # for savings: a file of the program's, and a share
 metrics: {workloads: 2000}           # so many workloads get series of their own
 localStorage: move                   # or keep: pods with an emptyDir on disk or a hostPath stay where they are
@@ -27,21 +27,21 @@ from typing import Any
 
 from placement import names
 from placement.classes import PRESETS, Classes, ClassLabel, SpotTaint
-from placement.model import Node, NodeRequirement, NodeTerm
+from placement.model import Class, Node, NodeRequirement, NodeTerm
 from placement.policy import SETTINGS, Amount, Limit, mistakes_in, parse_amount, parse_count, parse_share
 from placement.window import parse_duration
 
 LEAVING_TAINTS = (
     "aws-node-termination-handler/spot-itn",
     "aws-node-termination-handler/rebalance-recommendation",
-    "karpenter.sh/disrupted",
+    names.DISRUPTED,
     "cloud.google.com/impending-node-termination",
     names.SCALED_DOWN,
     "node.cloudprovider.kubernetes.io/shutdown",
 )
 CORDONS = ("keep", "move")
 SCALED_FALLBACK_AFTER = "5m"
-# The API server's own rules: a pod that we gave any other key or value would be refused.
+# The API server's own rules: it would refuse a pod to which we gave any other key or value.
 _NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/"
 _LABEL_KEY = re.compile(f"(?:{_DOMAIN})?{_NAME}")
@@ -68,7 +68,7 @@ class PriorityRoles:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceLimit:
-    """A limit and the namespaces that it holds for, by their labels."""
+    """A limit and the labels of the namespaces that it applies to."""
 
     limit: Limit
     selector: NodeTerm = ()
@@ -89,7 +89,7 @@ class Moves:
     min_age: timedelta = timedelta(seconds=30)
     cool_down: timedelta = timedelta(minutes=10)
     timeout: timedelta = timedelta(minutes=5)  # for a replacement to become ready
-    without_room: int = 20  # replacements of pods on leaving nodes that may wait for an autoscaler at the same time
+    after_rollout: timedelta = timedelta(minutes=2)  # no move so soon, but from leaving nodes: tools watch the rollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ class PriceSources:
     """Where prices come from, for savings."""
 
     table: str = ""  # the path of a price table, where the program runs; "": none
-    ratio: float | None = None  # what spot costs here as a share of on-demand
+    ratio: float | None = None  # the spot price as a share of the on-demand price
 
 
 @dataclass(frozen=True, slots=True)
 class MetricLimits:
-    """How much is told to Prometheus."""
+    """How many series Prometheus gets."""
 
-    workloads: int = 2000  # that get series of their own, in the order of namespace and name
+    workloads: int = 2000  # with their own series, in the order of namespace and name
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +121,29 @@ class Configuration:
     prices: PriceSources = PriceSources()
     metrics: MetricLimits = MetricLimits()
     keeps_local_storage: bool = False  # pods with an emptyDir on disk or a hostPath are not moved
+    termination_notice: timedelta | None = None  # None: what the presets say
 
     def limits_of(self, namespace_labels: Mapping[str, str]) -> tuple[Limit, ...]:
         return tuple(entry.limit for entry in self.limits if entry.applies_to(namespace_labels))
 
     def is_leaving(self, node: Node) -> bool:
-        """Its pods are to go, and count as lost. A cordoned node does so only if it is drained, or told here."""
+        """Its pods must leave and count as lost. A cordoned node counts only if drained, or with `cordon: move`."""
         return node.is_leaving(self.leaving_taints) or self.empties(node)
 
+    def notice_seconds(self, node: Node) -> float | None:
+        """How long before its end the end of this node was announced; None if none was.
+
+        An autoscaler that removes a node waits for its pods. Only where the cloud takes a spot node, Karpenter cannot.
+        """
+        found = {taint.key for taint in node.taints}.intersection(self.leaving_taints) - {names.SCALED_DOWN}
+        is_taken = node.deleting and self.classes.of_node(node.labels) is Class.SPOT
+        if not found or (found == {names.DISRUPTED} and not is_taken):
+            return None
+        notice = self.termination_notice
+        return self.classes.notice_seconds(node.labels) if notice is None else notice.total_seconds()
+
     def empties(self, node: Node) -> bool:
-        """It is cordoned, and the configuration says that this moves its pods."""
+        """It is cordoned, and the configuration says that its pods are moved (`cordon: move`)."""
         return node.unschedulable and self.cordon == "move"
 
 
@@ -140,7 +153,7 @@ def parse_configuration(raw: object) -> Configuration:
 
 
 class _Reader:
-    """Reads section by section and collects the mistakes on the way."""
+    """Reads section by section and collects the mistakes."""
 
     def __init__(self) -> None:
         self.mistakes: list[str] = []
@@ -157,6 +170,7 @@ class _Reader:
             "prices": self._prices,
             "metrics": self._metrics,
             "localStorage": self._keeps_local_storage,
+            "terminationNotice": self._termination_notice,
         }
         sections = self._mapping("the configuration", raw, tuple(read))
         values = {key: read[key](value) for key, value in sections.items() if value is not None}
@@ -166,6 +180,7 @@ class _Reader:
             "priorityClasses": "priority_roles",
             "leavingTaints": "leaving_taints",
             "localStorage": "keeps_local_storage",
+            "terminationNotice": "termination_notice",
         }
         return _scaled(replace(Configuration(), **{fields.get(key, key): value for key, value in values.items()}))
 
@@ -317,6 +332,13 @@ class _Reader:
             self._wrong("localStorage", raw, "move or keep")
         return raw == "keep"
 
+    def _termination_notice(self, raw: object) -> timedelta | None:
+        try:
+            return parse_duration(raw) if isinstance(raw, str) else parse_duration("")
+        except ValueError:
+            self._wrong("terminationNotice", raw, "a duration such as 2m or 30s")
+            return None
+
     def _leaving_taints(self, raw: object) -> tuple[str, ...]:
         return self._strings("leavingTaints", raw, "taint keys", _LABEL_KEY)
 
@@ -330,12 +352,12 @@ _MOVES: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
     "minAge": ("min_age", parse_duration, "a duration such as 30s"),
     "coolDown": ("cool_down", parse_duration, "a duration such as 10m"),
     "timeout": ("timeout", parse_duration, "a duration such as 5m"),
-    "withoutRoom": ("without_room", parse_count, "a whole number"),
+    "afterRollout": ("after_rollout", parse_duration, "a duration such as 2m"),
 }
 
 
 def _scaled(configuration: Configuration) -> Configuration:
-    """Where an autoscaler brings nodes, a pod that waits for one waits longer before it falls back."""
+    """If an autoscaler adds nodes, a pod waits longer before it falls back."""
     if not configuration.classes.is_scaled:
         return configuration
     return replace(configuration, defaults={names.SPOT_FALLBACK_AFTER: SCALED_FALLBACK_AFTER, **configuration.defaults})

@@ -37,6 +37,7 @@ class Reason(StrEnum):
     PRESET_NODE = "preset-node"  # spec.nodeName is set
     FOREIGN_SCHEDULER = "foreign-scheduler"
     MIRROR = "mirror"
+    REFUSED = "refused"  # another policy or quota refuses pods of its kind that carry our patch
     NOT_READY = "not-ready"  # our caches are not synced
     TOO_LARGE = "too-large"  # with our patch it might be more than the API server stores
     MALFORMED = "malformed"

@@ -1,4 +1,4 @@
-"""What a workload is to have: the one reading of its annotations, namespace, budgets, rates and configuration.
+"""What a workload should have: the one reading of its annotations, namespace, budgets, rates and configuration.
 
 Admission, plan, status, page, metrics and CLI all begin here, so that they cannot disagree. Example: 10 replicas with
 `spot-ratio: 70%` and a PodDisruptionBudget `minAvailable: 8` want 7 on spot and 3 on on-demand, and 8 must serve.
@@ -15,7 +15,7 @@ from placement.configuration import Configuration
 from placement.model import Budget, Namespace, Workload
 from placement.observation import Rates
 from placement.policy import Mistake, Policy, resolve
-from placement.slots import Mix
+from placement.slots import Mix, Slots
 
 Reading = tuple[Policy, tuple[Mistake, ...]]  # what was written, and what was written wrong
 MOST_READINGS = 10_000
@@ -36,9 +36,13 @@ class Intent:
         """How many must serve."""
         return self.availability.needed
 
+    @property
+    def slots(self) -> Slots:
+        return self.policy.slots
+
     def wanted(self, revisions: Sequence[int]) -> Mix:
         """The formula on spec.replicas; while a rollout is under way, the sum over the revisions that want pods."""
-        slots = self.policy.slots
+        slots = self.slots
         if len(revisions) < 2:
             return slots.mix(self.workload.replicas)
         return sum((slots.mix(replicas) for replicas in revisions), Mix())

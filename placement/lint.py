@@ -1,7 +1,7 @@
-"""Lint: mistakes in what people write, told before a pod is placed.
+"""Lint: mistakes in what people write, reported before a pod is placed.
 
-Two voices from one source. `findings_in` reads objects offline, for `spotweave lint`. `policies` are
-ValidatingAdmissionPolicies that say the same when somebody applies an object; they warn and never refuse.
+There are two ways, from one source. `findings_in` reads objects offline, for `spotweave lint`. `policies` are
+ValidatingAdmissionPolicies that report the same when an object is applied; they warn and never refuse.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KNOWN_EXPECTED = f"{names.PREFIX} followed by one of {', '.join(setting.name for
 
 @dataclass(frozen=True, slots=True)
 class LintedObject:
-    """What somebody wrote on a workload or a namespace; a namespace has no template."""
+    """What people wrote on a workload or a namespace; a namespace has no template."""
 
     level: Level
     annotations: Mapping[str, str]
@@ -48,7 +48,7 @@ class LintedObject:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to tell whoever wrote it: where it stands, what is wrong with it and what would be right."""
+    """A finding for the author: where it is, what is wrong and what would be right."""
 
     place: Place
     annotation: str
@@ -86,17 +86,27 @@ def rollout_finding(workload: Workload, policy: Policy) -> Finding | None:
     """The floor that a rollout may take away in one go (design §4).
 
     80 % of 10 replicas leave 2 on on-demand. With `maxUnavailable: 2` both may be replaced at once, and for a moment
-    only spot serves. No finding where there is no spot, and none for `Recreate`, which takes everything on purpose.
+    only spot serves. No finding where there is no spot, and none for `Recreate`, which takes everything on purpose. Nor
+    for a StatefulSet that takes one pod at a time, as all do, where nobody has asked for a floor of its own: our
+    defaults are no mistake.
     """
     n = workload.replicas
     mix, taken = policy.slots.mix(n), taken_by_rollout(workload.rollout, n)
     if workload.rollout.recreate or mix.spot == 0 or not 0 < mix.on_demand <= taken:
+        return None
+    if workload.kind is Kind.STATEFUL_SET and taken == 1 and not _asks_for_a_floor(policy):
         return None
     verdict = f"keeps {mix.on_demand} of {n} replicas on on-demand, but a rollout may remove {taken} at a time"
     smaller = "" if workload.kind is Kind.STATEFUL_SET else ", or a smaller maxUnavailable"
     return Finding(
         "annotations", names.MIN_ON_DEMAND, str(policy.min_on_demand), f"at least {min(n, taken + 1)}{smaller}", verdict
     )
+
+
+def _asks_for_a_floor(policy: Policy) -> bool:
+    """Somebody wrote it, or the ratio: on the workload, its namespace, or in the configuration."""
+    written = (policy.source.get(name, "built-in") for name in ("spot-ratio", "min-on-demand"))
+    return any(level != "built-in" for level in written)
 
 
 # --- the same, said by the API server --------------------------------------------------------------------------------
@@ -232,7 +242,7 @@ def _validation(right: str, annotation: str, value: str, expected: str) -> dict[
 
 
 def _none(variable: str, expected: str) -> dict[str, str]:
-    """No annotation may be among those of a variable; whatever is, is told in one sentence."""
+    """No annotation may be in the list of a variable. Those that are get reported in one sentence."""
     after = f" {IGNORED}; expected {expected}"
     shown = _shown(f"variables.{variable}_told", SEVERAL_SHOWN_LENGTH)
     return {

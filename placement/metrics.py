@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from textwrap import wrap
 
 from placement import names
 
@@ -76,6 +77,13 @@ _TABLE = (
         "Pods admitted unchanged because of an error",
     ),
     Metric(
+        names.METRIC_EVICTIONS,
+        Type.COUNTER,
+        Exposer.WEBHOOK,
+        "Evictions by others that were reviewed: held, or why not",
+        ("answer",),
+    ),
+    Metric(
         names.METRIC_POLICY_MISTAKES,
         Type.COUNTER,
         Exposer.WEBHOOK,
@@ -99,6 +107,13 @@ _TABLE = (
         Type.GAUGE,
         Exposer.WEBHOOK,
         "Decisions whose pod the cache does not show yet",
+    ),
+    Metric(
+        names.METRIC_REFUSED,
+        Type.GAUGE,
+        Exposer.WEBHOOK,
+        "ReplicaSets and StatefulSets whose pods are created without our patch, by what refuses it and its name",
+        ("by", "name"),
     ),
     Metric(
         names.METRIC_CERTIFICATE_EXPIRY,
@@ -163,7 +178,7 @@ _TABLE = (
         names.METRIC_MOVES,
         Type.COUNTER,
         Exposer.LEADER,
-        "Steps of moves, by the reason of the move (over: unknown) and the outcome (release-done, finish-done, …)",
+        "Steps of moves, by reason and by outcome (release-done, finish-done, …); the reason over means unknown",
         ("reason", "outcome"),
     ),
     Metric(
@@ -178,6 +193,13 @@ _TABLE = (
         Type.GAUGE,
         Exposer.LEADER,
         "Moves under way: released pods that still exist",
+    ),
+    Metric(
+        names.METRIC_EVICTIONS_HELD,
+        Type.GAUGE,
+        Exposer.LEADER,
+        "Pods whose eviction by others is held now, until enough replicas serve without them",
+        _WORKLOAD,
     ),
     Metric(
         names.METRIC_WORKLOAD_PODS,
@@ -239,7 +261,7 @@ _TABLE = (
         names.METRIC_UNAVAILABILITY,
         Type.GAUGE,
         Exposer.LEADER,
-        "Expected share of time with fewer replicas than must serve; 1 if that is so now",
+        "Expected share of time with fewer replicas than must serve; 1 if fewer serve now",
         _WORKLOAD,
     ),
     Metric(
@@ -269,6 +291,13 @@ _TABLE = (
         "Workloads left alone because their assessment fails; the log shows the error",
     ),
     Metric(
+        names.METRIC_SKIPPED,
+        Type.GAUGE,
+        Exposer.LEADER,
+        "Pods of opted-in namespaces that are not placed, by the reason; at most 500 series, the largest",
+        ("namespace", "reason"),
+    ),
+    Metric(
         names.METRIC_NODES,
         Type.GAUGE,
         Exposer.LEADER,
@@ -295,12 +324,20 @@ METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _TABLE}
 
 def document() -> str:
     """docs/metrics.md."""
-    rows = [f"| `{each.series}` | {each.type} | {_labels(each)} | {each.help} | {each.writer} |" for each in _TABLE]
-    return "\n".join([_ABOUT, "| metric | type | labels | meaning | exposed by |", "|---|---|---|---|---|", *rows, ""])
+    return "\n".join([_ABOUT, *(line for exposer in Exposer for line in _section(exposer))])
 
 
-def _labels(metric: Metric) -> str:
-    return ", ".join(f"`{label}`" for label in metric.labels)
+def _section(exposer: Exposer) -> list[str]:
+    """The metrics that one kind of replica exposes, under a heading."""
+    entries = [line for metric in _TABLE if metric.writer is exposer for line in _entry(metric)]
+    return [f"## Exposed by {exposer}", "", *entries, ""]
+
+
+def _entry(metric: Metric) -> list[str]:
+    """Name, type and labels on one line; the meaning below, in lines of at most 120 characters."""
+    labels = f"; labels {', '.join(f'`{label}`' for label in metric.labels)}" if metric.labels else ""
+    meaning = wrap(f"{metric.help}.", 120, initial_indent="  ", subsequent_indent="  ")
+    return [f"- `{metric.series}` ({metric.type}{labels}):", *meaning]
 
 
 _ABOUT = """\

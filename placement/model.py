@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -9,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from placement import names
+from placement.lack import Lack
 
 NOTHING: Mapping[str, str] = {}
 
@@ -111,7 +113,9 @@ class Toleration:
     def tolerates(self, taint: NodeTaint) -> bool:
         if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
             return False
-        return self.operator == "Exists" or (self.key == taint.key and self.value == taint.value)
+        return self.operator == "Exists" or (
+            self.operator == "Equal" and self.key == taint.key and self.value == taint.value
+        )
 
 
 NO_AMOUNTS: Mapping[str, int] = {}  # resource → how much: cpu in thousandths, all else in units (bytes, pieces)
@@ -131,13 +135,13 @@ class Node:
     unschedulable: bool = False
     ready: bool = True
     allocatable: Mapping[str, int] = field(default_factory=no_amounts)  # with "pods"
-    deleting: bool = False  # somebody has asked for its deletion, and a finalizer holds it
+    deleting: bool = False  # its deletion was requested, and a finalizer holds it
     created: float = 0.0
     uid: str = ""
     annotations: Mapping[str, str] = field(default_factory=nothing)  # only ours
     outlives_machine: bool = False  # a finalizer holds its deletion until the machine is gone
     provider_id: str = ""  # the machine's name at its cloud: aws:///eu-central-1a/i-0fea4fd46592d050b
-    drained: bool = False  # it is cordoned, and somebody evicts pods from it
+    drained: bool = False  # it is cordoned, and pods are evicted from it
 
     @property
     def key(self) -> Key:
@@ -150,9 +154,11 @@ class Node:
     def is_leaving(self, leaving_taints: Collection[str]) -> bool:
         """Its termination was announced, it is under deletion, or it is drained: its pods count as lost.
 
-        A bare cordon only keeps new pods away.
+        A bare cordon only keeps new pods away. So does Karpenter's taint until it deletes the Node: it waits for the
+        node that replaces this one. Pods that left sooner would wait for a node, and it would buy one more for them.
         """
-        return self.deleting or self.drained or any(taint.key in leaving_taints for taint in self.taints)
+        announced = {taint.key for taint in self.taints}.intersection(leaving_taints) - {names.DISRUPTED}
+        return self.deleting or self.drained or bool(announced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +167,18 @@ class HardSpread:
 
     topology_key: str
     max_skew: int = 1
-    selector: Mapping[str, object] = field(default_factory=dict)
+    selector: NodeTerm | None = None  # of pods, by label; () and None count none
     min_domains: int = 1
-    counts_all_nodes: bool = False  # also those that the pod may not use (nodeAffinityPolicy: Ignore)
+    counts_all_nodes: bool = False  # also those that its node terms exclude (nodeAffinityPolicy: Ignore)
+    honors_taints: bool = False  # nodes whose taints it does not tolerate do not count (nodeTaintsPolicy: Honor)
+    match_label_keys: tuple[str, ...] = ()  # only pods with the same values of these labels count
+
+    def selector_of(self, labels: Mapping[str, str]) -> NodeTerm | None:
+        """Which pods count for a pod with these labels. Newer API servers write the keys into the selector, too."""
+        if self.selector is None:
+            return None
+        same = (NodeRequirement(key, "In", (labels[key],)) for key in self.match_label_keys if key in labels)
+        return (*self.selector, *(each for each in same if each not in self.selector))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +195,14 @@ class PodTerm:
     namespace_selector: NodeTerm | None = None  # of further namespaces, by label; () selects all
 
 
+class HostPort(NamedTuple):
+    """A port of the node itself that a pod takes."""
+
+    number: int
+    protocol: str = "TCP"
+    ip: str = "0.0.0.0"  # noqa: S104  (the API's own word for all addresses)
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What a pod asks of a node, beside its required node affinity. Siblings share one."""
@@ -191,17 +214,24 @@ class Needs:
     hard_spread: tuple[HardSpread, ...] = ()
     affinity: tuple[PodTerm, ...] = ()  # required, to other pods
     anti_affinity: tuple[PodTerm, ...] = ()  # required
-    has_claims: bool = False  # volumes or devices that are bound to a zone or a node, or to one pod at a time
+    claims: tuple[str, ...] = ()  # of volumes, by name; "*" stands for the pod's name, so that siblings share this
+    disks: tuple[str, ...] = ()  # that the spec names itself, each by the driver that attaches it
     has_local_storage: bool = False  # emptyDir (not in memory) or hostPath: lost with the pod
-    host_ports: tuple[int, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
     priority: int = 0
     grace_seconds: int = 30
     priority_class: str = ""
+    unmodelled: Lack | None = None  # what it asks for and only the scheduler can judge
 
     @property
     def has_pod_affinity(self) -> bool:
         """Required affinity or anti-affinity to other pods."""
         return bool(self.affinity or self.anti_affinity)
+
+    @property
+    def has_claims(self) -> bool:
+        """Volumes or devices that are bound to a zone or a node, or to one pod at a time."""
+        return bool(self.claims or self.disks) or self.unmodelled is not None
 
 
 NO_NEEDS = Needs()
@@ -230,8 +260,8 @@ class Pod:
     created: float = 0.0
     changed: float = 0.0  # when it became ready; of one that is not, when it was found unschedulable
     decision: str = ""  # the annotation: `<UID of its owner>/<id>`
-    waits: str = ""  # what it waits for before the scheduler looks for a node: somebody's gate, a preemption
-    evicted: bool = False  # it ends because somebody called the eviction API
+    waits: str = ""  # what it waits for before the scheduler looks for a node: a scheduling gate, a preemption
+    evicted: bool = False  # it ends because of the eviction API
 
     @property
     def key(self) -> Key:
@@ -248,11 +278,16 @@ class Pod:
         return not self.terminating and self.phase not in ("Failed", "Succeeded") and not self.is_released
 
     @property
+    def is_on_node(self) -> bool:
+        """It takes room there."""
+        return bool(self.node) and self.phase not in ("Failed", "Succeeded")
+
+    @property
     def is_released(self) -> bool:
         """We took it from its ReplicaSet, to move it: annotation and label say so, and its Deployment owns it.
 
-        An annotation alone proves nothing: people copy pods. The version before handed the pod to no one, so its
-        ReplicaSet owned it for a moment longer, and then nothing did; `--cascade=orphan` leaves it like that, too.
+        An annotation alone proves nothing: people copy pods. The previous version gave the pod no new owner. Its
+        ReplicaSet owned it for a moment longer, then nothing did. `--cascade=orphan` leaves it like that, too.
         """
         return (
             names.RELEASED in self.annotations
@@ -291,8 +326,11 @@ class Pod:
 
 @lru_cache(1024)
 def _slot_in(text: str) -> int | None:
-    """Anybody may write any text there."""
+    """The annotation may contain any text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,11 +360,10 @@ class NodeRequirement:
         return False
 
     def _compares(self, value: str | None) -> bool:
-        """As whole numbers; what is none satisfies nothing."""
-        try:
-            there, (limit,) = int(value or ""), map(int, self.values)
-        except ValueError:
+        """As whole numbers; what is none satisfies nothing (`1_000` is one to Python alone)."""
+        if len(self.values) != 1 or not all(_WHOLE.fullmatch(each) for each in (value or "", *self.values)):
             return False
+        there, limit = int(value or ""), int(self.values[0])
         return there > limit if self.operator == "Gt" else there < limit
 
 
@@ -341,8 +378,8 @@ class Rollout:
     max_unavailable: int | str = "25%"
     max_surge: int | str = "25%"
     paused: bool = False
-    partition: int = 0  # of a StatefulSet: pods below keep their revision, also when they are created anew
-    on_delete: bool = False  # of a StatefulSet: a pod changes its revision when somebody deletes it, and not before
+    partition: int = 0  # of a StatefulSet: pods below keep their revision, even when they are created again
+    on_delete: bool = False  # of a StatefulSet: a pod changes its revision only when it is deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,13 +389,13 @@ class Template:
     labels: Mapping[str, str] = field(default_factory=nothing)
     priority_class: str = ""
     has_deletion_cost: bool = False
-    carries_decision: bool = False  # somebody copied a pod of ours into it
+    carries_decision: bool = False  # a pod of ours was copied into it
     is_placed_by_others: bool = False  # it names its node, or another scheduler
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSet:
-    """A revision of a Deployment. `selector` is the raw label selector, which tells this revision's pods."""
+    """A revision of a Deployment. `selector` is the raw label selector of this revision's pods."""
 
     namespace: str
     name: str
@@ -392,8 +429,9 @@ class Workload:
     ordered: bool = False  # StatefulSet with podManagementPolicy OrderedReady
     first_ordinal: int = 0
     settled: bool = True  # its controller has acted on the latest spec
-    revision: str = ""  # StatefulSet: the revision that its pods are to have, by its status
+    revision: str = ""  # StatefulSet: the revision that its pods should have, by its status
     min_ready_seconds: int = 0  # a pod that has been ready for less does not serve yet
+    rolled_out: float = 0.0  # Deployment: when its last rollout ended; 0: there was none, or one is under way
 
     @property
     def key(self) -> Key:
@@ -422,7 +460,7 @@ class PriorityClass:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A PodDisruptionBudget: whom it selects, and what its controller says is left. Amounts as written."""
+    """A PodDisruptionBudget: which pods it selects, and what its controller reports as left. Amounts as written."""
 
     namespace: str
     name: str
@@ -461,8 +499,49 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """A PersistentVolumeClaim, as far as it decides where its pod may go."""
+
+    namespace: str
+    name: str
+    volume: str = ""  # "": not bound yet
+    is_for_one_pod: bool = False  # ReadWriteOncePod
+    is_usable: bool = True  # not lost, nor on its way out
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A PersistentVolume: the nodes that can use it, and what attaches it to them."""
+
+    name: str
+    terms: tuple[NodeTerm, ...] = ()  # ORed; none: all nodes
+    zones: NodeTerm = ()  # by its own labels; binding only for nodes that have such labels at all
+    driver: str = ""
+
+    @property
+    def key(self) -> Key:
+        return Key("", self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class AttachLimits:
+    """A CSINode: how many volumes of each driver its node can attach. Drivers without a limit are left out."""
+
+    name: str
+    most: Mapping[str, int] = field(default_factory=no_amounts)  # by driver
+
+    @property
+    def key(self) -> Key:
+        return Key("", self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class Sign:
-    """An Event that somebody else wrote and we go by: the cloud deletes a node, an autoscaler is on it."""
+    """An Event of another program that we use: the cloud deletes a node, an autoscaler adds one or cannot."""
 
     namespace: str
     name: str
@@ -471,6 +550,7 @@ class Sign:
     at: float = 0.0
     uid: str = ""  # of that object; some write its name there
     kind: str = ""  # of that object
+    message: str = ""  # only where it is read
 
     @property
     def key(self) -> Key:

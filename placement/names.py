@@ -1,4 +1,4 @@
-"""Every name that Spotweave writes to, or reads from, the cluster: who writes it, who reads it, which values."""
+"""Every name that Spotweave writes to, or reads from, the cluster: its writer, its readers and its values."""
 
 PREFIX = "spotweave.dev/"
 
@@ -22,9 +22,11 @@ SPREAD = PREFIX + "spread"
 REBALANCE = PREFIX + "rebalance"
 REBALANCE_WINDOW = PREFIX + "rebalance-window"
 REPLACE_LOST_PODS = PREFIX + "replace-lost-pods"
+EVICTION_HOLD = PREFIX + "eviction-hold"
 
 # --- pods: written by the webhook at admission, rewritten by the rebalancer -----------------------------------------
-# Label: the class the pod was given, `on-demand` or `spot`. Read by people, dashboards and status.
+# Label: the class the pod was given, `on-demand` or `spot`. Read by people, dashboards and status. The spread
+# constraints that admission injects select by it.
 CLASS = PREFIX + "class"
 # Annotation: the pod's index within its revision, "0", "1", … Read by the webhook (which slots are taken) and status.
 SLOT = PREFIX + "slot"
@@ -33,7 +35,7 @@ SLOT = PREFIX + "slot"
 DECISION = PREFIX + "decision"
 # Annotation: one sentence that says why the pod is where it is. Written for people.
 REASON = PREFIX + "reason"
-# Annotation "true": the class is preferred, not required; the pod may run on the other class and is to return.
+# Annotation "true": the class is preferred, not required; the pod may run on the other class and should return.
 SOFT = PREFIX + "soft"
 # Annotation "true": the pod's own node selector or affinity excludes the class of its slot; nothing was injected.
 LEFT_ALONE = PREFIX + "left-alone"
@@ -41,57 +43,74 @@ LEFT_ALONE = PREFIX + "left-alone"
 # §4a), and how many replicas its ReplicaSet wanted then. Its slot is free. Written by the rebalancer when it releases a
 # pod, removed when it undoes that; read by all. The version before wrote no replicas.
 RELEASED = PREFIX + "released"
-# What follows in it, after another slash, where the release wrote SAFE_TO_EVICT: the undo removes that again.
+# Appended to it, after another slash, if the release wrote SAFE_TO_EVICT: the undo removes that again.
 RELEASED_SAFE = "safe-to-evict"
-# How the label pod-template-hash of a released pod begins: with the annotation, what tells that it is released.
+# Prefix of the label pod-template-hash of a released pod. Together with the annotation it marks the pod as released.
 RELEASED_HASH = "released-"
 # Annotation "<class>/<policy>/<when>" on a replacement: the class that its predecessor was moved away from, and under
-# which ratio and floor; "/<tries>" follows where evictions were in vain before. Written and read by the rebalancer: no
+# which ratio and floor; "/<tries>" follows if earlier evictions did not help. Written and read by the rebalancer: no
 # pod goes back within the cool-down.
 MOVED = PREFIX + "moved"
 # Annotation "<tries>/<when>" on a pod whose move was undone: not tried again before then. The rebalancer's own.
 UNDONE = PREFIX + "undone"
-# All annotations that we alone write on pods. What people write themselves (`placement`, `pod-group`) is theirs.
-POD_ANNOTATIONS = (DECISION, LEFT_ALONE, MOVED, REASON, RELEASED, SLOT, SOFT, UNDONE)
+# Annotation "<when>/<user>": when the pod's eviction was first asked for by others, and by whom. Written by the webhook
+# that was asked first, once for each pod; read by all. The rebalancer releases the pod when it sees it, and removes the
+# note ten minutes after the hold, if the pod is still there.
+EVICTION_ASKED = PREFIX + "eviction-asked"
+# All annotations that only we write on pods. Those that people write (`placement`, `pod-group`) are not listed.
+POD_ANNOTATIONS = (DECISION, EVICTION_ASKED, LEFT_ALONE, MOVED, REASON, RELEASED, SLOT, SOFT, UNDONE)
 
 # --- names of Kubernetes itself ------------------------------------------------------------------------------------
 # Annotation on pods of a ReplicaSet: on scale-down the lowest cost leaves first; we write -slot.
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-# Label that a Deployment's controller puts on its ReplicaSets and their pods; tells the revisions apart.
+# Label that a Deployment's controller puts on its ReplicaSets and their pods. It distinguishes revisions.
 POD_TEMPLATE_HASH = "pod-template-hash"
-# The same for StatefulSets.
+# Annotation that the same controller writes on Deployments: the number of the latest revision, from 1. Read by us.
+REVISION = "deployment.kubernetes.io/revision"
+# Type and reason of the condition by which it says that a rollout has ended, and when. Read by us.
+ROLLOUT_ENDED = ("Progressing", "NewReplicaSetAvailable")
+# Label that a StatefulSet's controller puts on pods. It distinguishes revisions.
 CONTROLLER_REVISION_HASH = "controller-revision-hash"
-# Annotations by which people ask that a pod be left where it is: "false" and "true". Read by the rebalancer. Where it
-# is absent, a release writes SAFE_TO_EVICT "true": Cluster Autoscaler takes no Deployment for a pod's controller.
+# Annotations by which people keep a pod where it is: "false" and "true". Read by the rebalancer. If the first is
+# absent, a release writes SAFE_TO_EVICT "true", because Cluster Autoscaler knows no Deployment as a pod's controller.
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
-# Pod condition that says that a pod is ended from outside, not by its own fault; read by Jobs and by people. The
+# Pod condition: the pod is terminated from outside, not because of an error of its own; read by Jobs and people. The
 # rebalancer writes it to pods whose Node is gone, with this reason, before it deletes them.
 DISRUPTION_TARGET = "DisruptionTarget"
 DISRUPTION_REASON = "DeletionBySpotweave"
-# The reason that the API server writes there when somebody evicts a pod; read to tell a drain from a bare cordon.
+# The reason that the API server writes there when a pod is evicted; read to distinguish a drain from a bare cordon.
 EVICTED = "EvictionByEvictionAPI"
-# Reason of the pod condition PodScheduled=False: the scheduler tried, and found no node. Any other means that it did
-# not try, as for pods with a scheduling gate.
+# Reason of the pod condition PodScheduled=False: the scheduler tried and found no node. Any other reason means that
+# it did not try, as for pods with a scheduling gate.
 UNSCHEDULABLE = "Unschedulable"
 # Annotation of static pods' mirrors: never touched.
 MIRROR = "kubernetes.io/config.mirror"
-# Taint of Cluster Autoscaler on nodes that it may take away, effect PreferNoSchedule; its value is a time. Never
+# Taint of Cluster Autoscaler on nodes that it may remove, effect PreferNoSchedule; its value is a time. Never
 # tolerated: such a node is a bad place for a new pod.
 DELETION_CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
-# Taint of Cluster Autoscaler on nodes that it takes away, because there are too many. Such a node is leaving; its pods
-# are not interrupted by the cloud. Read by the configuration's defaults and the rebalancer.
+# Taint of Cluster Autoscaler on nodes that it removes because there are too many. Such a node is leaving, but its
+# pods are not interrupted by the cloud. Read by the configuration's defaults and the rebalancer.
 SCALED_DOWN = "ToBeDeletedByClusterAutoscaler"
-# Node labels: where a node stands and what it is. Read to tell the pools apart, written into affinity and spread.
+# Taint of Karpenter on nodes that it removes, by its own plan or because the cloud takes them: see `is_announced`.
+# Such a node is leaving once it is being deleted. Read by the configuration's defaults and the rebalancer.
+DISRUPTED = "karpenter.sh/disrupted"
+# Node labels: the place and type of a node. Read to distinguish pools, written into affinity and spread.
 CAPACITY = "node.kubernetes.io/capacity"
 ZONE = "topology.kubernetes.io/zone"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 REGION = "topology.kubernetes.io/region"
+# The same before Kubernetes 1.17; old volumes still carry them.
+OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+OLD_REGION = "failure-domain.beta.kubernetes.io/region"
+VOLUME_ZONES = (ZONE, REGION, OLD_ZONE, OLD_REGION)
+# Annotation on claims, written by Kubernetes' volume controller: the claim and its volume belong to each other.
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 # Annotation on nodes, written by people or a price exporter: the price of this spot node as a share of the on-demand
 # price, such as 0.31 or 31%. Read for savings.
 PRICE_RATIO = PREFIX + "price-ratio"
 HOSTNAME = "kubernetes.io/hostname"
-NODE_NAME = "metadata.name"  # no label: the one field that a node selector may name
+NODE_NAME = "metadata.name"  # not a label: the one field that a node selector may name
 
 # Namespaces that are never placed, whatever their labels say; the webhook configuration leaves them out, too.
 EXCLUDED_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "spotweave-system")
@@ -100,31 +119,35 @@ EXCLUDED_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "spotwea
 SYSTEM_NAMESPACE = "spotweave-system"
 WEBHOOK_CONFIGURATION = "spotweave"
 WEBHOOK_ENTRY = "place.spotweave.dev"
+EVICTION_ENTRY = "evict.spotweave.dev"  # of the ValidatingWebhookConfiguration, which has the same name
 WEBHOOK_SERVICE = "spotweave-webhook"
-# The rebalancer's page; in front of all replicas, since any of them can tell.
+# The rebalancer's page. The Service covers all replicas, since each of them can serve it.
 DASHBOARD_SERVICE = "spotweave-dashboard"
 WEBHOOK_PATH = "/mutate"
-HAND_OVER_PATH = "/hand-over"  # asked by other replicas of the webhook alone
+EVICTION_PATH = "/evict"
+HAND_OVER_PATH = "/hand-over"  # called only by other webhook replicas
 TLS_SECRET = "spotweave-webhook-tls"  # noqa: S105 - the name of the Secret, not a secret
 CONFIG_MAP = "spotweave-config"
 CONFIG_KEY = "config.yaml"
 STATE_MAP = "spotweave-state"
 LEASE = "spotweave-rebalancer"
 OVERFLOW_PRIORITY = "spotweave-overflow"
-# ValidatingAdmissionPolicies (and their bindings) that tell mistakes to who applies workloads and namespaces.
+# ValidatingAdmissionPolicies (and their bindings) that warn people who apply workloads and namespaces about mistakes.
 LINT_POLICY = "spotweave-lint"
 LINT_NAMESPACES_POLICY = "spotweave-lint-namespaces"
-# The one that limits what our own ServiceAccounts may write to pods.
+# Those that limit what our own ServiceAccounts may write: to pods, in our own namespace, to webhook configurations.
 FENCE_POLICY = "spotweave-fence"
+SYSTEM_FENCE_POLICY = "spotweave-fence-system"
+CONFIGURATION_FENCE_POLICY = "spotweave-fence-configuration"
 WEBHOOK_ACCOUNT = "spotweave-webhook"
 REBALANCER_ACCOUNT = "spotweave-rebalancer"
-# ClusterRoles for people: who looks, and who pauses moves and notes outages. Errors of the command line name them.
+# For people: a ClusterRole to look, and a Role to pause moves and note outages. Errors of the command line name them.
 VIEW_ROLE = "spotweave-view"
 OPERATE_ROLE = "spotweave-operate"
 
-# Annotation on a webhook replica's Lease: the version of the outages that it has read. Read by whoever notes one.
+# Annotation on a webhook replica's Lease: the version of the outages that it has read. Read when an outage is noted.
 OUTAGE_VERSION = PREFIX + "outage-version"
-# Label on our own objects, as recommended by Kubernetes; tells the webhook replicas' Leases.
+# Label on our own objects, as recommended by Kubernetes. It identifies the Leases of webhook replicas.
 COMPONENT = "app.kubernetes.io/component"
 WEBHOOK_COMPONENT = "webhook"
 REBALANCER_COMPONENT = "rebalancer"
@@ -134,27 +157,38 @@ REBALANCER_COMPONENT = "rebalancer"
 EVENT_CONTROLLER = PREFIX + "webhook"
 EVENT_MISTAKE = "PolicyMistake"
 EVENT_ACTION = "Place"
+# The same: another policy or a quota refuses pods with our patch, so they are created without it. Also read by the
+# rebalancer, which does not move such a workload for a while.
+EVENT_REFUSED = "PatchRefused"
 # Written by the rebalancer, on workloads: what it did to their pods, and what it cannot do and why.
 EVENT_REBALANCER = PREFIX + "rebalancer"
 EVENT_MOVE_ACTION = "Move"
 EVENT_MOVED = "Moved"
 EVENT_BLOCKED = "MoveBlocked"
-# The same, of what befell them: pods run on the other class than theirs, and no more; replicas went with their nodes;
-# the loss of a pool would leave fewer than a declared min-available, and no more.
+# The same, about what happened to them: pods run on the other class, or no longer do; replicas were lost with their
+# nodes; the loss of a pool would leave fewer than a declared min-available, or no longer would.
 EVENT_FALLBACK = "Fallback"
 EVENT_FALLBACK_OVER = "FallbackOver"
 EVENT_LOST = "ReplicasLost"
-# The same, on the workload of the pod that shows it: a class is out, for whom, and the pod's name.
+# The same, on the workload of the pod that is the evidence: a class is out, for which pods, and the pod's name.
 EVENT_OUTAGE = "CapacityOut"
 EVENT_EXPOSED = "PoolLossNotSurvived"
 EVENT_SAFE = "PoolLossSurvived"
-# Reasons of others' Events, read by the rebalancer. The cloud's controller writes on a Node that its machine is gone.
+# The same, once per pod: somebody else evicts it, and the eviction waits until enough others serve.
+EVENT_HELD = "EvictionHeld"
+# Reasons of Events by others, read by the rebalancer. The cloud controller reports that a Node lost its machine.
 SIGN_NODE_DELETED = "DeletingNode"
+# Karpenter reports on a Node that it removes it by its own plan: it is empty, underutilized or has drifted.
+SIGN_PLANNED = "DisruptionTerminating"
 # Finalizers that hold a Node's deletion until its machine is gone (Karpenter's). Others hold it for other reasons.
 TERMINATION_FINALIZERS = ("karpenter.sh/termination",)
-# Cluster Autoscaler and Karpenter, one each, write on a pod that room for it is coming.
+# Cluster Autoscaler and Karpenter, one each, report on a pod that they are adding room for it.
 SIGN_SCALE_UP = "TriggeredScaleUp"
 SIGN_NOMINATED = "Nominated"
+# The same two report on a pod that they can add no room for it. Kubernetes' scheduler uses Karpenter's word, too, so
+# only Karpenter's own Events are read.
+SIGN_NO_SCALE_UP = "NotTriggerScaleUp"
+SIGN_UNSCHEDULED = "FailedScheduling"
 
 # --- metrics -------------------------------------------------------------------------------------------------------
 # What each one says, its labels and who writes it are in `metrics.METRICS`, which the programs and docs/metrics.md are
@@ -164,6 +198,8 @@ METRIC_FAIL_OPEN = "spotweave_admission_fail_open"
 METRIC_ADMISSION_SECONDS = "spotweave_admission_seconds"
 METRIC_FORWARDED = "spotweave_admission_forwarded"
 METRIC_LEDGER = "spotweave_ledger_decisions"
+METRIC_REFUSED = "spotweave_patch_refused"
+METRIC_EVICTIONS = "spotweave_eviction_reviews"
 METRIC_OUTAGES = "spotweave_outages"
 METRIC_OUTAGE_VERSION = "spotweave_outage_version"
 METRIC_CACHE_AGE = "spotweave_cache_age_seconds"
@@ -185,11 +221,13 @@ METRIC_UNAVAILABILITY = "spotweave_expected_unavailability"
 METRIC_POOL_LOSSES = "spotweave_pool_losses_per_month"
 METRIC_POOL_WATCHED = "spotweave_pool_watched_seconds"
 METRIC_WORKLOADS_LEFT_OUT = "spotweave_workloads_left_out"
+METRIC_SKIPPED = "spotweave_skipped_pods"
 METRIC_WORKLOADS_FAILING = "spotweave_workloads_failing"
 METRIC_MOVES = "spotweave_moves"
 METRIC_ACTIONS = "spotweave_actions"
 METRIC_BLOCKED = "spotweave_blocked_pods"
 METRIC_UNDER_WAY = "spotweave_moves_under_way"
+METRIC_EVICTIONS_HELD = "spotweave_evictions_held"
 METRIC_NODES = "spotweave_nodes"
 METRIC_UTILISATION = "spotweave_node_utilisation"
 METRIC_UNKNOWN_NODES = "spotweave_nodes_without_class"

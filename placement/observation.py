@@ -1,19 +1,19 @@
-"""What was observed of spot pools: how long each was watched and how often it went. Kept in `spotweave-state`.
+"""Observations of spot pools: how long each was watched and how often it was lost. Kept in `spotweave-state`.
 
     {"version": 3, "at": 1750000000, "rates": {"zone-a/m5": 2.0},
      "pools": {"zone-a/m5": {"hours": 720.0, "nodeHours": 2880.0, "losses": 3.0, "nodeLosses": 1.0,
                              "seen": 1750000000, "episode": [1749990000, 4, 2]}}}
 
-Nodes of one pool that go within ten minutes are one episode. Where it takes several, and a quarter of the pool or more,
-or all that the pool has, the pool was lost, once; else each node counts by itself. Of a pool with 4 nodes the first one
-to go is a node's loss; the second, three minutes later, makes it the loss of the pool, and the third adds nothing. Of
-12 nodes, two that go are two nodes' losses.
+Nodes of one pool that go within ten minutes are one episode. The pool counts as lost, once, if the episode takes all
+of its nodes, or several nodes and at least a quarter of them. Otherwise each node counts by itself. Example: a pool has
+4 nodes. The first loss is that of a node. The second, three minutes later, makes it the loss of the pool. The third
+adds nothing. If two of 12 nodes go, these are two losses of nodes.
 
-What is older fades: after 90 days watched, hours and losses shrink together, so that an hour more leaves 90 days.
+Older observations fade: after 90 days, hours and losses shrink together, so that one more hour still leaves 90 days.
 
-Exposure goes by the pools as they are noted. `auto` goes by `rates`, which are settled once a day and rounded up to
-powers of two, so that ratios change rarely and every program reads the same: 0.9 losses in 30 days are noted as 1, and
-become 2 above 1, and 0.5 only at 0.4 and below.
+Exposure uses the pools as noted. `auto` uses `rates`, which are updated once a day and rounded up to powers of two, so
+that ratios change rarely and all programs read the same. Example: 0.9 losses in 30 days are noted as 1. That becomes 2
+above 1, and 0.5 only at 0.4 and below.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from placement.risk import DAY_HOURS, NODE_PRIOR, ON_DEMAND_NODE_RATE, POOL_PRIO
 
 KEY = "interruptions.json"
 EPISODE_SECONDS = 600.0
-LARGE_PART = 4  # one part in so many of a pool is more than single nodes
+LARGE_PART = 4  # a quarter of a pool is more than single nodes
 LONGEST_HOURS = 90 * DAY_HOURS
 DAY_SECONDS = DAY_HOURS * 3600
 FORGOTTEN_SECONDS = 90 * DAY_SECONDS  # without a node
 MOST_POOLS = 300
-LOWER = 0.8  # of the next lower step, before a noted rate goes down
+LOWER = 0.8  # of the next lower step: a noted rate goes down only below this
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRecord:
-    """One pool. Losses fade, so they are no whole numbers."""
+    """One pool. Losses fade, so they are not whole numbers."""
 
     hours: float = 0.0  # watched, while it had nodes
     node_hours: float = 0.0
     losses: float = 0.0  # of the pool
     node_losses: float = 0.0  # of single nodes
     seen: float = 0.0  # when it last had a node, in seconds since 1970
-    began: float = 0.0  # the latest episode
-    had: int = 0  # nodes, when it began
-    taken: int = 0  # nodes since
+    began: float = 0.0  # start of the latest episode
+    had: int = 0  # nodes when the episode began
+    taken: int = 0  # nodes lost since then
 
     def watched(self, seconds: float, node_seconds: float, now: float) -> PoolRecord:
         hours = self.hours + seconds / 3600
@@ -62,7 +62,7 @@ class PoolRecord:
         )
 
     def interrupted(self, had: int, now: float) -> PoolRecord:
-        """With one node lost more, of as many as the pool had."""
+        """With one more lost node; `had` is the number of nodes before."""
         is_same = self.taken > 0 and abs(now - self.began) < EPISODE_SECONDS
         before = self if is_same else replace(self, began=now, had=max(1, had), taken=0)
         after = replace(before, taken=before.taken + 1)
@@ -103,7 +103,7 @@ NEVER_WATCHED = PoolRecord()
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What `auto` goes by: losses of each pool in 30 days, in steps. Another version is another table."""
+    """The rates that `auto` uses: losses of each pool in 30 days, in steps. Another version is another table."""
 
     version: int = 0
     pools: Mapping[str, float] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """A node of a pool that had so many was taken, or its end was announced."""
+    """A node of a pool was lost, or its end was announced; `had` is the number of nodes before."""
 
     pool: str
     had: int
@@ -124,7 +124,7 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """For how long a pool had nodes while somebody looked, and its nodes' time together."""
+    """How long a pool with nodes was watched, and the sum of that time over its nodes."""
 
     seconds: float = 0.0
     node_seconds: float = 0.0
@@ -132,17 +132,17 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All that was observed, and the rates that were settled from it."""
+    """All observations, and the rates computed from them."""
 
     rates: Rates = Rates()
-    at: float = 0.0  # when they were settled
+    at: float = 0.0  # when the rates were computed
     pools: Mapping[str, PoolRecord] = field(default_factory=dict)
 
     def of(self, pool: str) -> PoolRecord:
         return self.pools.get(pool, NEVER_WATCHED)
 
     def node_rate(self, pool: str) -> float:
-        """Of one node, of a pool or ("") of on-demand."""
+        """The rate of a single node of a pool, or of on-demand ("")."""
         return self.of(pool).node_rate if pool else ON_DEMAND_NODE_RATE
 
 
@@ -152,7 +152,7 @@ NOTHING_OBSERVED = Observed()
 def extended(
     observed: Observed, watches: Mapping[str, Watch], interruptions: Iterable[Interruption], now: float
 ) -> Observed:
-    """With what was seen since."""
+    """Adds what was seen since."""
     pools = dict(observed.pools)
     for name, watch in watches.items():
         pools[name] = pools.get(name, NEVER_WATCHED).watched(watch.seconds, watch.node_seconds, now)
@@ -162,7 +162,7 @@ def extended(
 
 
 def _bounded(pools: Mapping[str, PoolRecord], now: float) -> dict[str, PoolRecord]:
-    """Without pools that were not seen for long; of too many, those that were seen last."""
+    """Drops pools that were not seen for long. If there are too many, those seen last are kept."""
     known = [(name, record) for name, record in pools.items() if now < _touched(record) + FORGOTTEN_SECONDS]
     latest = sorted(known, key=lambda each: (-_touched(each[1]), each[0]))[:MOST_POOLS]
     return dict(sorted(latest))
@@ -173,8 +173,8 @@ def _touched(record: PoolRecord) -> float:
 
 
 def _settled(observed: Observed, now: float) -> Observed:
-    """The rates anew where the last are a day old: of pools that were watched for a day and seen within the last."""
-    if observed.at <= now < observed.at + DAY_SECONDS:  # one that is yet to come was settled by a wrong clock
+    """Computes the rates again once a day, for pools that were watched for a day and seen within the last day."""
+    if observed.at <= now < observed.at + DAY_SECONDS:  # a time in the future comes from a wrong clock
         return observed
     known = observed.rates.pools
     pools = {
@@ -183,13 +183,13 @@ def _settled(observed: Observed, now: float) -> Observed:
         if record.hours >= DAY_HOURS and now < record.seen + DAY_SECONDS
     }
     if not pools:
-        return observed  # all spot is gone, or nobody has looked for long enough: what was known stands
+        return observed  # all spot is gone, or no pool was watched for long enough: keep what is known
     rates = observed.rates if pools == known else Rates(observed.rates.version + 1, pools)
     return replace(observed, rates=rates, at=now)
 
 
 def step(rate: float, before: float | None = None) -> float:
-    """Rounded up to a power of two; one that was noted before is kept until the rate is clearly another."""
+    """Rounded up to a power of two. The previous step is kept until the rate clearly differs."""
     if before and LOWER * before / 2 < rate <= before:
         return before
     return float(2.0 ** math.ceil(math.log2(rate)))
@@ -199,7 +199,7 @@ def step(rate: float, before: float | None = None) -> float:
 
 
 def parse_observed(text: str) -> Observed:
-    """What was noted; ValueError where the text is garbled."""
+    """The noted observations. Raises ValueError if the text cannot be read."""
     try:
         raw = json.loads(text)
         rates = {str(name): _amount(rate) for name, rate in raw["rates"].items()}

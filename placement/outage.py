@@ -5,10 +5,10 @@
                                 "since": 1750000000, "until": 1750000300, "strikes": 0, "by": "rebalancer",
                                 "evidence": {"pod": "shop/web-4", "workload": "Deployment shop/web"}}]}
 
-While one stands, slots of that class are admitted soft: the class is preferred, no longer required. A note covers what
-its evidence covers. Nodes that are gone are everybody's loss, so what was lost with them is noted for all namespaces.
-A pod that finds no node speaks for its own namespace only: nothing that one tenant writes softens another's pods. A
-note runs out by itself; one that is noted again soon after lasts twice as long.
+While an outage stands, slots of that class are admitted soft: the class is preferred, not required. A note covers what
+its evidence covers. Lost nodes affect all tenants, so an outage from them is noted for all namespaces. A pod that finds
+no node is evidence for its own namespace only: nothing that one tenant writes softens the pods of another. A note
+expires by itself. If it is noted again soon after, it lasts twice as long.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from placement.model import Class, NodeRequirement, NodeTerm
 KEY = "outages.json"
 FIRST_SECONDS = 300.0
 LONGEST_SECONDS = 3600.0
-MOST_OF_NAMESPACE = 10  # notes; one more stands for all of its namespace's pods of the class instead
-MOST_NOTED = 300  # of single namespaces; beyond these the oldest are forgotten: a ConfigMap holds 1 MiB
-LONGEST_TERMS = 500  # characters; what asks for more of nodes is noted without
+MOST_OF_NAMESPACE = 10  # notes; beyond these, one note covers all pods of the class in the namespace
+MOST_NOTED = 300  # notes of single namespaces; beyond these the oldest are dropped, because a ConfigMap holds 1 MiB
+LONGEST_TERMS = 500  # characters; longer terms are left out of the note
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
-    """How much a pod asks for. What has no room for a shape has none for a larger one."""
+    """How much a pod requests. A class without room for a shape has no room for a larger one."""
 
     cpu_millis: int = 0
     memory_mib: int = 0
 
     @classmethod
     def asking(cls, requests: Mapping[str, int]) -> Shape:
-        """Of a pod that asks for so much: CPU in thousandths, memory in bytes."""
+        """The shape of a pod with these requests: CPU in thousandths, memory in bytes."""
         return cls(requests.get("cpu", 0), requests.get("memory", 0) // 1024**2)
 
     def covers(self, asked: Shape) -> bool:
-        """Whether what is said of this shape holds for one that asks for as much or more."""
+        """Whether a note about this shape also holds for the other: it requests at least as much."""
         return asked.cpu_millis >= self.cpu_millis and asked.memory_mib >= self.memory_mib
 
     def least(self, other: Shape) -> Shape:
-        """One that covers both."""
+        """The largest shape that covers both."""
         return Shape(min(self.cpu_millis, other.cpu_millis), min(self.memory_mib, other.memory_mib))
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod asks of a class: for which namespace, on nodes with which terms of its own, and how much."""
+    """What a pod needs from a class: its namespace, its own node terms, and its requests."""
 
     namespace: str = ""
     own_terms: tuple[NodeTerm, ...] = ()
@@ -62,7 +62,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The pod that shows an outage, and its workload: `shop/web-4`, `Deployment shop/web`."""
+    """The pod that is the evidence of an outage, and its workload: `shop/web-4`, `Deployment shop/web`."""
 
     pod: str
     workload: str
@@ -80,8 +80,8 @@ class Outage:
     strikes: int = 0  # how often it was noted again
     by: str = "operator"
     namespace: str = ""  # "": all
-    terms: tuple[NodeTerm, ...] = ()  # only for pods that ask at least this of nodes, zones apart; none: for all
-    evidence: Evidence | None = None  # None: somebody said so
+    terms: tuple[NodeTerm, ...] = ()  # only for pods with at least these node terms, zones excluded; none: for all
+    evidence: Evidence | None = None  # None: noted by a person
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -89,15 +89,21 @@ class Outage:
 
     @property
     def is_whole(self) -> bool:
-        """It covers whatever a pod of its namespace asks for."""
+        """It covers every pod of its namespace, whatever the pod requests."""
         return not self.zones and not self.terms and self.shape == Shape()
 
     @property
     def pods(self) -> str:
-        """The pods that it is about, for people: `≥500m, ≥256Mi, arch In arm64`."""
-        size = f"≥{self.shape.cpu_millis}m, ≥{self.shape.memory_mib}Mi" if self.shape != Shape() else "any pod"
-        terms = " or ".join(" and ".join(map(str, term)) for term in self.terms)
-        return f"{size}, {terms}" if terms else size
+        """The pods that it is about, for people: `≥500m CPU, ≥256Mi memory, arch In arm64`."""
+        return ", ".join(part for part in (self._size or "any pod", self._terms) if part)
+
+    @property
+    def _size(self) -> str:
+        return f"≥{self.shape.cpu_millis}m CPU, ≥{self.shape.memory_mib}Mi memory" if self.shape != Shape() else ""
+
+    @property
+    def _terms(self) -> str:
+        return " or ".join(" and ".join(map(str, term)) for term in self.terms)
 
     @property
     def sentence(self) -> str:
@@ -105,10 +111,12 @@ class Outage:
         where = f" in {', '.join(sorted(self.zones))}" if self.zones else ""
         whose = f" of namespace {self.namespace}" if self.namespace else ""
         shown = f" (evidence: {self.evidence.pod})" if self.evidence is not None else ""
-        return f"{str(self.of).capitalize()} is out{where} for {self.pods}{whose}{shown}"
+        asks = ", ".join(part for part in (self._size, self._terms) if part)
+        pods = f"pods{whose} that request {asks}" if asks else f"any pod{whose}"
+        return f"{str(self.of).capitalize()} is out{where} for {pods}{shown}"
 
     def covers(self, demand: Demand) -> bool:
-        """Whether what shows this outage holds for such a pod, zones apart."""
+        """Whether this outage applies to such a pod, zones excluded."""
         return (
             self.namespace in ("", demand.namespace)
             and self.shape.covers(demand.shape)
@@ -136,7 +144,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """What is noted, and its version, which each reader shows."""
+    """The noted outages and their version, which each reader reports."""
 
     version: int = 0
     noted: tuple[Outage, ...] = ()
@@ -145,15 +153,15 @@ class Outages:
         return tuple(outage for outage in self.noted if now < outage.until)
 
     def zones_left(self, of: Class, zones: frozenset[str], demand: Demand, now: float) -> frozenset[str]:
-        """Of these zones those where the class is not out for such a pod."""
+        """Those of the zones where the class is not out for such a pod."""
         notes = self._about(of, demand, now)
         return frozenset() if any(not note.zones for note in notes) else zones.difference(*(n.zones for n in notes))
 
     def stands(self, of: Class, zones: frozenset[str], demand: Demand, now: float) -> bool:
         """Whether the class is out wherever such a pod could find it.
 
-        `zones` have nodes of the class. Zones that are noted count too: their nodes may be gone. With nodes left in c
-        and a note of a, a pod that is bound to a finds none, and one that is bound to nothing does.
+        `zones` have nodes of the class. Noted zones count too, since their nodes may be gone. Example: nodes are left
+        in zone c, and zone a is noted. A pod that is bound to a finds no node; a pod that is not bound finds one.
         """
         notes = self._about(of, demand, now)
         if any(not note.zones for note in notes):
@@ -167,7 +175,7 @@ class Outages:
 
 
 def is_narrower(own_terms: tuple[NodeTerm, ...], than: tuple[NodeTerm, ...]) -> bool:
-    """Whether every node that these ORed terms allow is surely allowed by the others; no terms allow every node.
+    """Whether the other terms surely allow every node that these ORed terms allow. No terms allow every node.
 
     `arm64 and ssd` is narrower than `arm64`; `arm64, or ssd` is not.
     """
@@ -177,16 +185,16 @@ def is_narrower(own_terms: tuple[NodeTerm, ...], than: tuple[NodeTerm, ...]) -> 
 
 
 def without_zones(own_terms: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
-    """What a note says of nodes beside its zones. Terms that are too long to note count as none."""
+    """The node terms of a note, without its zones. Terms that are too long count as none."""
     terms = tuple(tuple(each for each in term if each.key != names.ZONE) for term in own_terms)
     size = sum(len(str(each)) for term in terms for each in term)
     return terms if all(terms) and size <= LONGEST_TERMS else ()
 
 
 def noted(outages: Outages, outage: Outage, now: float, seconds: float | None = None) -> Outages:
-    """With one outage more. Without a duration it lasts five minutes, and twice as long each time it is noted again
+    """Adds an outage. Without a duration it lasts five minutes, and twice as long each time it is noted again.
 
-    within as long after it ran out as it had lasted; an hour at most.
+    "Again" means: within its own duration after it expired. It lasts an hour at most.
     """
     if sum(bool(each.namespace) and each.namespace == outage.namespace for each in outages.noted) >= MOST_OF_NAMESPACE:
         outage = replace(outage, zones=frozenset(), shape=Shape(), terms=())
@@ -198,14 +206,14 @@ def noted(outages: Outages, outage: Outage, now: float, seconds: float | None = 
 
 
 def _bounded(kept: tuple[Outage, ...]) -> tuple[Outage, ...]:
-    """Without the oldest of single namespaces that are too many; what is noted for all stays."""
+    """Drops the oldest notes of single namespaces if there are too many. Notes for all namespaces stay."""
     own = [each for each in kept if each.namespace]
     forgotten = {id(each) for each in own[: max(0, len(own) + 1 - MOST_NOTED)]}
     return tuple(each for each in kept if id(each) not in forgotten) if forgotten else kept
 
 
 def ended(outages: Outages, over: Iterable[Outage], now: float) -> Outages:
-    """With these over now. They are remembered: noted again soon, each lasts twice as long."""
+    """Ends these outages now. They are remembered: if noted again soon, each lasts twice as long."""
     keys = {outage.key for outage in over}
     kept = (replace(each, until=now) if each.key in keys and now < each.until else each for each in outages.noted)
     return Outages(outages.version + 1, tuple(kept))
@@ -217,9 +225,9 @@ def cleared(outages: Outages, gone: Iterable[Outage], now: float) -> Outages:
 
 
 def cleared_in(outages: Outages, of: Class, zones: frozenset[str], now: float) -> Outages:
-    """Without these zones in what is noted of a class; a note of a and b goes on for b when a is cleared.
+    """Removes these zones from the notes of a class. A note for a and b stays for b when a is cleared.
 
-    A note of everywhere stays: it names no zone that could be taken out.
+    A note for all zones stays: it names no zone that could be removed.
     """
     about = [each for each in outages.noted if each.of is of and each.zones & zones]
     rest = tuple(replace(each, zones=each.zones - zones) for each in about if each.zones - zones)
@@ -227,7 +235,7 @@ def cleared_in(outages: Outages, of: Class, zones: frozenset[str], now: float) -
 
 
 def _without(outages: Outages, gone: Iterable[Outage], now: float) -> tuple[Outage, ...]:
-    """What is left. One that has run out is remembered for a while, because it may be noted again."""
+    """The remaining outages. An expired one is remembered for a while, because it may be noted again."""
     keys = {outage.key for outage in gone}
     return tuple(each for each in outages.noted if each.key not in keys and now < each.until + LONGEST_SECONDS)
 
@@ -244,13 +252,13 @@ def reachable(zones: frozenset[str], own_terms: tuple[NodeTerm, ...]) -> frozens
 
 
 def limited_to(zones: frozenset[str], own_terms: tuple[NodeTerm, ...]) -> frozenset[str]:
-    """The zones that an outage is noted for which such a pod met, of a class that is in `zones`; none: everywhere."""
+    """The zones to note for an outage that such a pod met, of a class with nodes in `zones`; none: everywhere."""
     there = reachable(zones, own_terms)
     return frozenset() if there == zones and there else there or named_zones(own_terms)
 
 
 def named_zones(own_terms: tuple[NodeTerm, ...]) -> frozenset[str]:
-    """The zones that a pod is bound to by its own terms; none where one of them leaves zones open."""
+    """The zones that a pod is bound to by its own terms; none if one of the terms names no zone."""
     named = [
         [frozenset(each.values) for each in term if each.key == names.ZONE and each.operator == "In"]
         for term in own_terms
@@ -262,7 +270,7 @@ def named_zones(own_terms: tuple[NodeTerm, ...]) -> frozenset[str]:
 
 
 def parse_outages(text: str) -> Outages:
-    """What was noted; ValueError where the text is garbled (then the reader keeps what it had)."""
+    """The noted outages. Raises ValueError if the text cannot be read; the reader then keeps what it had."""
     try:
         raw = json.loads(text)
         return Outages(int(raw["version"]), tuple(_outage(entry) for entry in raw["outages"]))

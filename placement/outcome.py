@@ -1,4 +1,4 @@
-"""What came of an action on a pod: few words, because whoever plans can do only few things about it."""
+"""The outcome of an action on a pod: few kinds, because a plan can react in only a few ways."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Outcome(StrEnum):
     GONE = "gone"  # no such pod any more; or another one under its name, which is none of our business
     BLOCKED = "blocked"  # a disruption budget forbids it now
     BUSY = "busy"  # not now, and perhaps it was done all the same: look again, then try again
-    IMPOSSIBLE = "impossible"  # refused, and will be refused again until somebody changes something
+    IMPOSSIBLE = "impossible"  # refused, and will be refused again until something is changed
 
     @property
     def is_settled(self) -> bool:

@@ -2,8 +2,8 @@
 
     {"since": 1750000000, "until": 1750003600, "by": "alice", "reason": "black friday"}
 
-`until` is null where somebody has to resume. Admission goes on all the while. A note that cannot be read counts as a
-pause without an end: who wrote it wanted something, and moving pods would be the worse mistake.
+`until` is null if the pause lasts until `spotweave resume`. Admission continues meanwhile. A note that cannot be read
+counts as a pause without an end: its author wanted something, and moving pods would be the worse mistake.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KEY = "pause.json"
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Since when, until when (seconds since 1970; None: until somebody resumes), by whom and why."""
+    """Since when, until when (seconds since 1970; None: until `resume`), by whom and why."""
 
     since: float
     until: float | None = None

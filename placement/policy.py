@@ -49,6 +49,7 @@ class Spread:
 
     topology: str
     hard: bool = False
+    is_asked: bool = False  # somebody named it; the built-in rules are for all
 
     def __str__(self) -> str:
         return f"{self.topology}:{'hard' if self.hard else 'soft'}"
@@ -79,7 +80,7 @@ class Auto:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A workload's policy. `source` tells the level that each setting came from."""
+    """A workload's policy. `source` names the level that each setting came from."""
 
     spot_ratio: Fraction | None = Fraction(7, 10)  # None: auto
     min_on_demand: int = 1
@@ -92,6 +93,7 @@ class Policy:
     rebalance: str = "auto"
     rebalance_window: Window | None = None  # None: always
     replace_lost_pods: str | None = None  # None: by kind
+    eviction_hold: timedelta = timedelta(seconds=90)  # nothing: off
     auto: Auto | None = None  # None: not asked for, or no rates are known yet
     auto_limit: Fraction | None = None  # what a limit of the configuration leaves of `auto`
     source: Mapping[str, Level] = field(default_factory=dict, compare=False)
@@ -116,7 +118,7 @@ class Policy:
         """`55%: 4 pools, 0.8 losses a month, target 99.9%`."""
         if self.auto is None:
             return percent(self.ratio)
-        limit = ", at most that by a limit" if self.ratio < self.auto.ratio else ""
+        limit = ", limited by the configuration" if self.ratio < self.auto.ratio else ""
         pools = "1 pool" if self.auto.pools == 1 else f"{self.auto.pools} pools"
         target = percent(self.availability_target)
         return f"{percent(self.ratio)}{limit}: {pools}, {self.auto.losses:.3g} losses a month, target {target}"
@@ -133,16 +135,15 @@ def needed(policy: Policy, workload: Workload, budgeted: int | None = None) -> i
     """How many replicas must serve.
 
     Declared; else what PodDisruptionBudgets want (`availability.needed_by`; None: nothing); else what the workload's
-    own rollout would leave (assumed).
+    own rollout would leave (assumed). A single replica must serve, whatever its rollout does: it is the whole service.
     """
     n = workload.replicas
     if policy.min_available is not None:
         return min(n, policy.min_available.of(n))
     if budgeted is not None:
         return budgeted
-    if workload.kind is Kind.STATEFUL_SET:
-        return max(0, n - 1)
-    return n - unavailable(workload.rollout, n)
+    taken = 1 if workload.kind is Kind.STATEFUL_SET else unavailable(workload.rollout, n)
+    return n if n < 2 else n - taken
 
 
 def unavailable(rollout: Rollout, replicas: int) -> int:
@@ -170,7 +171,7 @@ def part_of(value: int | str, replicas: int) -> Fraction:
 
 
 def parse_share(text: str) -> Fraction:
-    """`70%` or a decimal 0–1; a bare `70` is an error, because nobody can tell whether it means 70 or 0.7."""
+    """`70%` or a decimal 0–1; a bare `70` is an error, because it might mean 70 % or 0.7."""
     matched = _PERCENT.fullmatch(text)
     if not matched and not _DECIMAL.fullmatch(text):
         raise ValueError(text)
@@ -194,6 +195,10 @@ def parse_amount(text: str) -> Amount:
     return Amount(share=parse_share(text)) if text.endswith("%") else Amount(parse_count(text))
 
 
+def _hold(text: str) -> timedelta:
+    return timedelta() if text == "off" else parse_duration(text)
+
+
 def _target(text: str) -> Fraction:
     share = parse_share(text)
     if not 0 < share < 1:
@@ -205,13 +210,13 @@ def _spreads(text: str) -> tuple[Spread, ...]:
     """What is asked for on top of zone and host soft; `none` alone asks for no spreading at all."""
     if text == "none":
         return ()
-    rules = {"zone": False, "host": False}
+    rules = {topology: Spread(topology) for topology in ("zone", "host")}
     for part in text.split(","):
         topology, _, strength = part.strip().partition(":")
         if topology not in TOPOLOGY_KEYS or strength not in ("", "soft", "hard"):
             raise ValueError(text)
-        rules[topology] = strength == "hard"
-    return tuple(sorted(Spread(topology, hard) for topology, hard in rules.items()))
+        rules[topology] = Spread(topology, strength == "hard", is_asked=True)
+    return tuple(sorted(rules.values()))
 
 
 TOPOLOGY_KEYS = {"zone": names.ZONE, "host": names.HOSTNAME, "instance-type": names.INSTANCE_TYPE}
@@ -219,7 +224,7 @@ TOPOLOGY_KEYS = {"zone": names.ZONE, "host": names.HOSTNAME, "instance-type": na
 
 # What values look like, in the part of regular expressions that Python and RE2 (the API server's CEL) read alike. The
 # parser and the Warn policy (placement/lint.py) are made from the same shapes, so the policy never warns about a value
-# that counts. What a shape cannot tell is left to the parser: whether a time zone exists, or a range runs backwards.
+# that is valid. The parser checks what a shape cannot: whether a time zone exists, or a range runs backwards.
 _SHARE_BELOW_ONE = r"0?\d{1,2}(?:\.\d{1,6})?%|0?\.\d{1,9}"
 _WHOLE_PERCENT = r"0?\d{1,2}(?:\.\d{1,6})?%|100(?:\.0{1,6})?%"
 _SHARE = rf"{_WHOLE_PERCENT}|0?\.\d{{1,9}}|1\.0{{1,9}}|[01]"
@@ -236,14 +241,14 @@ def _cron_shape(number: str) -> str:
 
 _WINDOW = f"{_BLANKS}+".join([*map(_cron_shape, _CRON_NUMBERS), _TIME]) + f"(?:{_BLANKS}+[A-Za-z0-9_+/-]{{1,64}})?"
 
-LONGEST_VALUE = 500  # keeps the policy's expressions within the API server's budget, whatever somebody writes
+LONGEST_VALUE = 500  # keeps the policy's expressions within the API server's budget, whatever people write
 # Unicode's white space, which CEL's trim() takes off too; str.strip() alone would also take \x1c to \x1f.
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One annotation: the field of Policy that it sets, how it is read, and what to tell who got it wrong.
+    """One annotation: the field of Policy that it sets, how it is read, and what a wrong value is answered with.
 
     A value must match every shape in full, and `read` must accept it.
     """
@@ -311,6 +316,7 @@ SETTINGS: tuple[Setting, ...] = (
         (_WINDOW,),
     ),
     _choice(names.REPLACE_LOST_PODS, "fast", "kubernetes"),
+    Setting(names.EVICTION_HOLD, _hold, "a duration such as 90s, or off", (f"off|{_TIME}",)),
 )
 _BY_ANNOTATION = {setting.annotation: setting for setting in SETTINGS}
 NOT_POLICY = {names.PLACEMENT}  # ours on workloads and namespaces, but no setting
@@ -390,7 +396,7 @@ def _is_valid(setting: Setting, text: str) -> bool:
 
 
 def _clamped(policy: Policy, limit: Limit) -> Policy:
-    """A limit does not tell against `auto` before it is known what it comes to: it stands beside it."""
+    """A limit does not clamp `auto` before its ratio is known. It is kept beside it."""
     ratio, floor, auto_limit = policy.spot_ratio, policy.min_on_demand, policy.auto_limit
     if limit.max_spot_ratio is not None and ratio is not None:
         ratio = min(ratio, limit.max_spot_ratio)
@@ -402,7 +408,7 @@ def _clamped(policy: Policy, limit: Limit) -> Policy:
 
 
 def _clamps(asked: Policy, got: Policy) -> Iterator[Mistake]:
-    """What somebody wrote and a limit took back. A default that is clamped is nobody's mistake, nor is `auto`."""
+    """Values that people wrote and a limit clamped. A clamped default, or `auto`, is not a mistake."""
     ratio, floor = asked.source["spot-ratio"], asked.source["min-on-demand"]
     if asked.spot_ratio is not None and asked.ratio != got.ratio and ratio in ("workload", "namespace"):
         limit = f"at most {percent(got.ratio)} (limited by the configuration)"

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 NONE = Fraction(0)
-_LONGEST = 32  # characters; nobody writes more, and nothing is to be gained from reading them
+_LONGEST = 32  # characters; real quantities are shorter
 _QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d{1,2})|(n|u|m|k|[MGTPE]|[KMGTPE]i)?)", re.ASCII)
 _UNITS = {
     "": Fraction(1),

@@ -1,13 +1,13 @@
 """Risk: how often a workload is expected to fall below what must serve, and for which part of the time.
 
-A pool that was watched for some hours and lost so many times goes, per 30 days, at the rate of
+The expected losses of a pool in 30 days, from the time watched and the observed losses, are
 
     (losses + prior · 10 days / 30 days) / (days watched + 10 days) · 30 days
 
-The prior is weak, it weighs as much as ten days of watching, and it keeps a pool that nobody has watched from being
-safe: one loss of a pool in 30 days, a tenth of that for a single spot node. Never watched: 1. Watched for 30 days
-without a loss: (0 + 1/3) / 40 · 30 = 0.25; with three losses: 2.5. On-demand nodes are not watched: each is taken to
-fail 0.01 times in 30 days, about once in eight years.
+The prior is weak: it counts as much as ten days of observation. It keeps an unobserved pool from counting as safe: one
+loss of a pool in 30 days, a tenth of that for a single spot node. Never watched: 1. Watched for 30 days without a loss:
+(0 + 1/3) / 40 · 30 = 0.25; with three losses: 2.5. On-demand nodes are not watched: each is assumed to fail 0.01 times
+in 30 days, about once in eight years.
 
     incidents per 30 days = Σ rate, over pools and single nodes whose loss leaves fewer than m
     P(available < m)      = incidents · time to recover / 30 days

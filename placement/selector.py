@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement.model import NodeRequirement, NodeTerm
+from placement.model import NOTHING, NodeRequirement, NodeTerm
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
@@ -26,7 +26,9 @@ def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bo
     An empty selector selects everything, an absent one nothing. An operator that labels do not know selects nothing
     either. `{tier NotIn [gold]}` selects {tier: silver} and {}; `{tier In [gold]}` selects neither.
     """
-    return selector is not None and holds(requirements(selector), labels)
+    if selector is None or not (selector.get("matchLabels") or NOTHING).items() <= labels.items():
+        return False
+    return not selector.get("matchExpressions") or holds(requirements(selector), labels)
 
 
 def holds(asked: NodeTerm, labels: Mapping[str, str]) -> bool:

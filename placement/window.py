@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -43,6 +43,10 @@ class Window:
     opens: tuple[frozenset[int], ...]
     lasts: timedelta
     zone: str = "UTC"
+    text: str = field(default="", compare=False)  # as it was written
+
+    def __str__(self) -> str:
+        return self.text
 
     def is_open(self, now: float) -> bool:
         opened = self.last_opening(now)
@@ -67,8 +71,9 @@ def parse_window(text: str) -> Window:
     fields = text.split()
     if len(fields) not in (6, 7):
         raise ValueError(text)
-    opens = tuple(_cron_field(field, low, high) for field, (_, low, high) in zip(fields, _FIELDS, strict=False))
-    return Window(opens, parse_duration(fields[5]), _time_zone(fields[6]) if len(fields) == 7 else "UTC")
+    opens = tuple(_cron_field(each, low, high) for each, (_, low, high) in zip(fields, _FIELDS, strict=False))
+    zone = _time_zone(fields[6]) if len(fields) == 7 else "UTC"
+    return Window(opens, parse_duration(fields[5]), zone, " ".join(fields))
 
 
 def _time_zone(name: str) -> str:

@@ -10,15 +10,30 @@ from typing import Any
 
 from placement.availability import BudgetIndex
 from placement.configuration import Configuration
-from placement.model import Budget, Namespace, Node, Pod, Quota, ReplicaSet, Sign, Workload
+from placement.model import (
+    AttachLimits,
+    Budget,
+    Claim,
+    Namespace,
+    Node,
+    Pod,
+    Quota,
+    ReplicaSet,
+    Sign,
+    Volume,
+    Workload,
+)
 from placement.observation import Rates
-from placement.plan.group import Ground, former_owner, ground_of
+from placement.plan.ground import Ground, ground_of
+from placement.plan.marks import former_owner
 from placement.plan.relations import Relations
 from rebalancer.departures import Departures
 from rebalancer.drains import Drains
-from rebalancer.multimap import discard, exclude, file, include, put
+from rebalancer.multimap import discard, exchange, exclude, file, include, put
 from rebalancer.occupancy import Occupancy
 from rebalancer.signs import Signs
+from rebalancer.skipped import SkippedPods
+from rebalancer.volumes import Volumes
 
 OF_WORKLOADS = frozenset({"ReplicaSet", "StatefulSet"})
 NO_QUOTAS: Mapping[str, Quota] = {}
@@ -49,10 +64,12 @@ class Catalogue:
             self._released_of,
         )
         self.occupancy = Occupancy()
+        self.skipped = SkippedPods()
         self.waiting: dict[str, Pod] = {}  # by UID: pods that have no node yet
         self._budgets: dict[str, dict[str, Budget]] = {}
         self._budget_indexes: dict[str, BudgetIndex] = {}  # made when it is asked for
         self._quotas: dict[str, dict[str, Quota]] = {}
+        self.volumes = Volumes()
         self.signs = Signs()
         self.rates = Rates()
         self.drains = Drains()
@@ -66,6 +83,9 @@ class Catalogue:
             Pod: self._take_pod,
             Budget: self._take_budget,
             Quota: self._take_quota,
+            Claim: self.volumes.take,
+            Volume: self.volumes.take,
+            AttachLimits: self.volumes.take,
             Sign: self._take_sign,
             Rates: self._take_rates,
         }
@@ -134,23 +154,25 @@ class Catalogue:
         """A Deployment may also let go of it."""
         if old is not None:
             self._sets.pop(old.uid, None)
+            self.touched.add(old.uid if old.owner is None else old.owner.uid)
             if old.owner is not None:
                 exclude(self._sets_of, old.owner.uid, old.uid)
-                self.touched.add(old.owner.uid)
         if new is not None:
             self._sets[new.uid] = new
+            self.touched.add(new.uid if new.owner is None else new.owner.uid)
             if new.owner is not None:
                 include(self._sets_of, new.owner.uid, new)
-                self.touched.add(new.owner.uid)
 
     def _take_pod(self, old: Pod | None, new: Pod | None) -> None:
         self.occupancy.change(old, new)
-        if old is not None:
+        if old is not None and new is not None and _belongs_as_before(old, new):
+            self._refile(new)
+        else:
             self._unfile(old)
-        if new is not None:
             self._file(new)
-            if new.is_drained and not (old is not None and old.is_drained):
-                self._drain(new.node)
+        self.skipped.change(old, new)
+        if new is not None and new.is_drained and not (old is not None and old.is_drained):
+            self._drain(new.node)
 
     def _drain(self, name: str) -> None:
         """Somebody evicts from this node; a bare cordon becomes a drain."""
@@ -159,16 +181,28 @@ class Catalogue:
         if node is not None and node.unschedulable and not node.drained:
             self._take_node(node, node)
 
-    def _file(self, pod: Pod) -> None:
+    def _file(self, pod: Pod | None) -> None:
         """Puts a pod where it belongs by what it is."""
+        if pod is None:
+            return
         owner_uid = _owner_uid(pod)
         if owner_uid is not None:
             self._touch(owner_uid, pod)
             include(self._released_of if pod.is_released else self._pods_of, owner_uid, pod)
-        if not pod.node and pod.phase == "Pending" and not pod.terminating:
+        if _waits(pod):
             self.waiting[pod.uid] = pod
 
-    def _unfile(self, pod: Pod) -> None:
+    def _refile(self, pod: Pod) -> None:
+        """As most changes leave it: of the same owner."""
+        owner_uid = _owner_uid(pod)
+        if owner_uid is not None:
+            self._touch(owner_uid, pod)
+            exchange(self._released_of if pod.is_released else self._pods_of, owner_uid, pod)
+        put(self.waiting, pod.uid, pod if _waits(pod) else None)
+
+    def _unfile(self, pod: Pod | None) -> None:
+        if pod is None:
+            return
         owner_uid = _owner_uid(pod)
         if owner_uid is not None:
             self._touch(owner_uid, pod)
@@ -198,6 +232,8 @@ class Catalogue:
         self.signs.take(old, new)
         if new is not None:
             self.departures.hear(new)
+            if new.uid in self.workloads:
+                self.touched.add(new.uid)
 
     def _take_rates(self, _old: Rates | None, new: Rates | None) -> None:
         """What `auto` goes by. They come in one key of a ConfigMap that changes for other reasons too."""
@@ -222,6 +258,17 @@ def _differs(old: Node, new: Node) -> bool:
         new.deleting,
         new.drained,
     )
+
+
+def _belongs_as_before(old: Pod, new: Pod) -> bool:
+    return (old.uid, old.owner, old.is_released) == (new.uid, new.owner, new.is_released) and (
+        old.decision == new.decision or not new.is_released
+    )
+
+
+def _waits(pod: Pod) -> bool:
+    """For a node."""
+    return not pod.node and pod.phase == "Pending" and not pod.terminating
 
 
 def _owner_uid(pod: Pod) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from placement.configuration import Configuration
 from placement.model import Node, Pod, Sign
-from placement.plan.interruption import is_announced, is_interruption, is_taken
+from placement.plan.interruption import OwnPlans, is_announced, is_interruption, is_taken
 from placement.plan.losses import GoneNode, gone_node, unseen_node
 from rebalancer.signs import Signs
 
@@ -23,6 +23,7 @@ class Departures:
         self._signs = signs
         self._pods_on = pods_on
         self._announced: set[str] = set()  # nodes whose termination was announced
+        self._plans = OwnPlans()
         self.lost: dict[str, GoneNode] = {}
         self.interrupted: deque[Node] = deque(maxlen=MOST_INTERRUPTED)  # spot nodes that the cloud took, each once
 
@@ -31,7 +32,8 @@ class Departures:
 
         One that is first seen with its end announced was counted by the leader that saw it before.
         """
-        if new is not None and is_announced(new, self._configuration.leaving_taints):
+        self._plans.see(old, new)
+        if new is not None and self._is_announced(new):
             if old is not None and new.name not in self._announced:
                 self._interrupt(new)
             self._announced.add(new.name)
@@ -40,6 +42,10 @@ class Departures:
             self._announced.discard(old.name)
             if new is None and not was_announced:
                 self._take(self._gone(old))
+
+    def _is_announced(self, node: Node) -> bool:
+        taints = self._configuration.leaving_taints
+        return is_announced(node, taints) and not self._plans.covers(node, taints)
 
     def lose(self, node: Node) -> None:
         if self._pods_on.get(node.name):

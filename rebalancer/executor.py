@@ -1,4 +1,4 @@
-"""Carries plans out. Before each write it looks once more: a plan may be seconds old by then, and the stores go on."""
+"""Carries plans out. It checks again before each write: the plan may be seconds old, and the stores keep changing."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from placement.plan.actions import Action, How, Plan
 
 log = logging.getLogger(__name__)
 
-# Evictions under one budget go at ten a second, however many are asked for at once: the API server sleeps for half a
-# second where two writes to the budget meet. Nobody else is to wait for that.
+# The API server grants ten evictions per second under one budget, however many are requested at once: it sleeps for
+# half a second when two writes to the budget collide. Other workloads must not wait for that.
 PATIENCE_SECONDS = 0.2
 MOST_ENDS = 16
-RESTS_ON_NOTES = (How.BURY, How.RELEASE, How.REPLACE)  # their replacements are placed by what is noted
+RESTS_ON_NOTES = (How.BURY, How.RELEASE, How.REPLACE)  # their replacements are placed according to the noted outages
 
 
 class Writer(Protocol):
-    """What is asked of `kube.podwriter.PodWriter`."""
+    """The interface of `kube.podwriter.PodWriter`."""
 
     def annotate(
         self, key: Key, uid: str, annotations: dict[str, str | None], labels: dict[str, str | None] = ...
@@ -42,7 +42,7 @@ class Writer(Protocol):
 
 
 class Notebook(Protocol):
-    """What is asked of the shared state: outages, which webhooks read before they place pods anew."""
+    """The interface of the shared state: outages, which webhooks read before they place replacements."""
 
     def note(self, outages: Sequence[Outage]) -> None: ...
     def end(self, outages: Sequence[Outage]) -> None: ...
@@ -50,7 +50,7 @@ class Notebook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An action and what came of it; None: it was not tried, because the last look showed something else."""
+    """An action and its outcome; None if it was not tried, because the last check failed."""
 
     action: Action
     outcome: Outcome | None
@@ -58,7 +58,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class LastLook:
-    """What is asked right before a write, of the stores themselves."""
+    """The check right before a write, on the stores themselves."""
 
     is_leading: Callable[[], bool]
     is_paused: Callable[[], bool]
@@ -68,9 +68,9 @@ class LastLook:
     is_leaving: Callable[[Node], bool] = lambda node: node.is_leaving(())
 
     def allows(self, action: Action) -> bool:
-        """We lead, nobody has paused or opted out, the pod is what the plan was made for, and what it rests on serves.
+        """We lead, nothing is paused or opted out, the pod is unchanged, and the pods that the action rests on serve.
 
-        What was released is put back, or deleted where nothing wants it, also where the label is gone.
+        Released pods are put back, or deleted if not wanted, even if the namespace has lost its label.
         """
         return (
             self.is_leading()
@@ -85,7 +85,7 @@ class LastLook:
         return namespace is not None and namespace.is_opted_in
 
     def _still_serves(self, planned: Pod) -> bool:
-        """The very pod, where it was, ready since when it was, on a node that stays.
+        """The same pod, on the same node, ready for as long as planned, on a node that stays.
 
         Annotations may have changed: we write some ourselves.
         """
@@ -98,11 +98,11 @@ class LastLook:
 
 
 class Executor:
-    """Does what a plan says. Actions of one kind go out together, kinds one after the other.
+    """Carries out a plan. Actions of one kind run together, kinds one after the other.
 
-    `ends` carries out the ends of moves, which may outlast the pass that began them: `most_ends` at once, and none of
-    them waits for a turn, since what it rests on may change meanwhile. `on_progress` hears of every write that the pass
-    has waited for.
+    `ends` carries out the ends of moves, which may outlast the pass that began them. At most `most_ends` run at once.
+    None is queued, because what it rests on may change meanwhile. `on_progress` is called after every write that the
+    pass waited for.
     """
 
     def __init__(
@@ -128,13 +128,13 @@ class Executor:
 
     @property
     def under_way(self) -> Collection[str]:
-        """UIDs of pods to which a write has begun whose outcome `perform` has not told yet."""
+        """UIDs of pods with a write under way, whose outcome `perform` has not returned yet."""
         return self._under_way
 
     def perform(self, plan: Plan) -> list[Done]:
-        """Also tells what came of what was under way. Whoever plans leaves alone what still is.
+        """Also returns the outcomes of writes that were under way. Plans leave alone what still is under way.
 
-        Raises ApiError where an outage could not be noted, when all that does not rest on it is done.
+        Raises ApiError if an outage could not be noted, after all actions that do not depend on it are done.
         """
         if (plan.outages or plan.ended) and not self._sight.is_leading():
             return self._over()
@@ -166,21 +166,21 @@ class Executor:
         return done
 
     def _end(self, actions: Iterable[Action]) -> None:
-        """Begins as many ends of moves as may be under way, and waits for a moment. The rest is planned anew."""
+        """Begins as many ends of moves as may run at once, and waits for a moment. The rest is planned again."""
         free = self._most_ends - sum(not future.done() for _, future in self._under_way.values())
         begun = {action.pod.uid: (action, self._ends.submit(self._one, action)) for action in islice(actions, free)}
         self._under_way |= begun
         wait([future for _, future in begun.values()], self._patience_seconds)
 
     def _over(self) -> list[Done]:
-        """What has come to its end."""
+        """Writes that have ended."""
         over = [(action, future) for action, future in self._under_way.values() if future.done()]
         for action, _ in over:
             del self._under_way[action.pod.uid]
         return [_done(action, future) for action, future in over]
 
     def _one(self, action: Action) -> Done:
-        """The last look, then the write."""
+        """The last check, then the write."""
         if not self._sight.allows(action):
             return Done(action, None)
         outcome = self._write(action)
@@ -209,7 +209,7 @@ class Executor:
 
 
 def _done(action: Action, future: Future[Done]) -> Done:
-    """What fails in a way that nobody thought of is tried again later, by itself, and loses no other's outcome."""
+    """After an unexpected error, this action alone is tried again later. Other outcomes are not lost."""
     error = future.exception()
     if error is None:
         return future.result()

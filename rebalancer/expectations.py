@@ -1,7 +1,9 @@
 """What was done and is not seen yet, what failed a moment ago, and what is remembered of moves between passes.
 
 Stores lag behind our own writes. Until a write is seen, its workload is left alone, five seconds at most, so that no
-pass acts twice on an old picture. After a restart all of this is empty: pods carry what a new leader must know.
+pass acts twice on an old picture. An eviction takes a serving pod away: it is waited for much longer, and also where
+the API server gave no answer, because the pod may have gone all the same. After a restart all of this is empty: pods
+carry what a new leader must know.
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ from placement import names
 from placement.backoff import doubled
 from placement.model import Pod
 from placement.outcome import Outcome
-from placement.plan.actions import Action, How, Why
+from placement.plan.actions import DEPARTING, Action, How, Why
 from placement.plan.assess import Assessment
-from placement.plan.group import Evicted, Ground, Group, evicted, former_slot, policy_mark, seat
-from placement.plan.scene import Target, target
+from placement.plan.ground import Ground
+from placement.plan.group import Group
+from placement.plan.marks import Evicted, evicted, former_slot, policy_mark, seat
+from placement.plan.scene import HeldBack, Target, target
 from rebalancer.executor import Done
 
 MINUTE = 60.0
 EXPECTED_SECONDS = 5.0
+EVICTION_SECONDS = 300.0  # a pod whose eviction was granted does end: an informer that shows it still is late
+UNANSWERED_SECONDS = 30.0  # an eviction that got no answer
 BLOCKED_SECONDS = 2.0  # until an action that was not possible is tried again; doubled each time
 LONGEST_BLOCKED_SECONDS = 60.0
 REMEMBERED_SECONDS = 2 * 86_400.0  # longer than any cool-down
@@ -35,10 +41,16 @@ Assessments = Mapping[str, Assessment]  # by the workload's UID
 
 @dataclass(frozen=True, slots=True)
 class FailedWrite:
-    """A write that did not succeed: how often in a row, when it may be tried again, what came of it."""
+    """A write that did not succeed: how often in a row, when it may be tried again, for which reason, what came of it.
+
+    For another reason it is soon tried again. Example: the eviction of a released pod is blocked until its rollout is
+    over. When its ReplicaSet is gone, the pod does not wait for as long as the last tries came to.
+    """
 
     tries: int
     due: float
+    due_otherwise: float  # for another reason
+    text: str
     outcome: Outcome
 
 
@@ -63,21 +75,33 @@ class Expectations:
         return replace(found, notes=(), sweeps=(), wishes=(), lost=())
 
     def recent(self) -> int:
-        """Moves that were begun within the last minute."""
+        """Moves that were begun within the last minute, without those of pods that had to go."""
         while self._begun and self._begun[0] < self._timer() - MINUTE:
             self._begun.popleft()
         return len(self._begun)
 
-    def held(self) -> dict[tuple[str, How], Outcome]:
+    def held(self) -> dict[tuple[str, How], HeldBack]:
         """What failed, and is not due yet: the plan leaves it out, and gives its place to others."""
         timer = self._timer()
-        return {tried: failed.outcome for tried, failed in self._failed.items() if timer < failed.due}
+        return {
+            tried: HeldBack(failed.outcome, None if timer < failed.due_otherwise else failed.text)
+            for tried, failed in self._failed.items()
+            if timer < failed.due
+        }
 
     def proofs(self) -> dict[Target, float]:
         return dict(self._proofs)
 
     def evicted(self) -> dict[str, Evicted]:
         return dict(self._evicted)
+
+    def awaiting_successors(self) -> frozenset[str]:
+        """UIDs of workloads with a pod that we evicted, whose successor has not helped yet.
+
+        They may be in order otherwise, and are planned for all the same: the successor is to be marked as one, or the
+        next pod in its place, after a loss of spot, would be taken for it and wait for a cool-down.
+        """
+        return frozenset(where.partition("/")[0] for where in self._evicted)
 
     # --- for the actions of a plan -----------------------------------------------------------------------------------
 
@@ -116,13 +140,18 @@ class Expectations:
                 self._expect(each.action, now, None if found is None else found.group, ground)
             elif each.outcome is not None and each.outcome is not Outcome.GONE:
                 self._fail(each.action, each.outcome)
+                if (each.action.how, each.outcome) == (How.EVICT, Outcome.BUSY):
+                    self._expected[each.action.pod.uid] = (each.action, self._timer() + UNANSWERED_SECONDS)
+        for where in [where for where, before in self._evicted.items() if _is_over(where, before, assessments)]:
+            del self._evicted[where]
         self._tidy(now)
 
     def _expect(self, action: Action, now: float, group: Group | None, ground: Ground) -> None:
         uid, timer = action.pod.uid, self._timer()
-        self._expected[uid] = (action, timer + EXPECTED_SECONDS)
+        patience = EVICTION_SECONDS if action.how is How.EVICT else EXPECTED_SECONDS
+        self._expected[uid] = (action, timer + patience)
         self._failed.pop((uid, action.how), None)
-        if action.how in (How.RELEASE, How.EVICT):
+        if action.how in (How.RELEASE, How.EVICT) and action.why not in DEPARTING:
             self._begun.append(timer)
         if action.how is How.RELEASE:
             self._released[uid] = (action.why, now)
@@ -137,7 +166,10 @@ class Expectations:
         before = self._failed.get((action.pod.uid, action.how))
         tries = before.tries if before is not None else 0
         wait = doubled(BLOCKED_SECONDS, tries, LONGEST_BLOCKED_SECONDS)
-        self._failed[action.pod.uid, action.how] = FailedWrite(tries + 1, self._timer() + wait, outcome)
+        timer = self._timer()
+        self._failed[action.pod.uid, action.how] = FailedWrite(
+            tries + 1, timer + wait, timer + BLOCKED_SECONDS, action.text, outcome
+        )
 
     def _prove(self, action: Action, now: float, group: Group, ground: Ground) -> None:
         """A replacement serves where it should: others that prefer the same may follow."""
@@ -154,13 +186,34 @@ class Expectations:
         self._evicted[where] = Evicted(str(action.origin), policy, now, tries, action.pod.uid)
 
     def _tidy(self, now: float) -> None:
-        """Forgets pods that nobody asks about any more."""
+        """Forgets pods that are no longer looked up."""
         timer = self._timer()
         _forget(self._expected, lambda each: each[1] < timer)
         _forget(self._failed, lambda each: each.due + LONGEST_BLOCKED_SECONDS < timer)
         _forget(self._released, lambda each: each[1] + REMEMBERED_SECONDS < now)
         _forget(self._proofs, lambda at: at + REMEMBERED_SECONDS < now)
         _forget(self._evicted, lambda each: each.at + REMEMBERED_SECONDS < now)
+
+
+def _is_over(where: str, before: Evicted, assessments: Assessments) -> bool:
+    """The successor serves on the other class, and its own annotation keeps it from going back too soon.
+
+    A later pod of the seat is another matter: lost with its spot node, it returns as soon as spot does. So is one that
+    comes after a scale-down has removed the seat.
+    """
+    uid, _, slot = where.partition("/")
+    found = assessments.get(uid)
+    if found is None:
+        return False
+    if slot.isdecimal() and int(slot) >= found.group.workload.replicas:
+        return True
+    return any(
+        member.stands
+        and str(member.of) != before.origin
+        and names.MOVED in member.pod.annotations
+        and seat(found.group.workload, member.pod) == where
+        for member in found.members
+    )
 
 
 def _forget(known: dict[K, V], is_over: Callable[[V], bool]) -> None:
@@ -175,7 +228,7 @@ def _pods(found: Assessment) -> Iterator[Pod]:
 
 
 def _is_seen(action: Action, pod: Pod) -> bool:
-    """Whether the picture of a pod shows what was done to it; that it differs may be somebody else's doing."""
+    """Whether a pod as seen shows our write. A difference alone may be another writer's change."""
     if action.how in (How.ANNOTATE, How.RELEASE, How.UNDO):
         written = (*action.annotations.items(), *action.labels.items())
         shown = {**pod.labels, **pod.annotations, names.DECISION: pod.decision}

@@ -17,11 +17,14 @@ from placement.configuration import Configuration
 from placement.intent import Readings, intent_of
 from placement.model import NO_AMOUNTS, Budget, Namespace, Node, Pod
 from placement.plan.assess import Assessment, assess, stranded
-from placement.plan.group import Ground, Group, group_of
+from placement.plan.ground import Ground
+from placement.plan.group import Group, group_of
 from placement.plan.losses import GoneNode
 from placement.plan.neighbours import Neighbours
 from placement.plan.release import LeftBehind
 from placement.plan.remains import left_behind
+from placement.plan.storage import Storage
+from placement.skipped import SkipCounts
 from rebalancer.catalogue import Catalogue
 from rebalancer.multimap import put
 
@@ -70,7 +73,7 @@ class Index:
         """
         catalogue = self._catalogue
         catalogue.now = now
-        touched = set(catalogue.workloads) if all_of_them else catalogue.touched
+        touched = catalogue.touched.union(catalogue.workloads) if all_of_them else catalogue.touched
         if abs(now - self._looked_at) >= LOOK_SECONDS:  # clocks are set, and may go back
             touched = touched | self._restless | self._stranded.keys()
             self._looked_at = now
@@ -90,14 +93,16 @@ class Index:
 
     def _assess(self, uid: str, ground: Ground, now: float) -> None:
         group = self._group(uid)
+        self._catalogue.skipped.look(uid, self._catalogue.relations)
         if group is None:
             self._leave_alone(uid)
             self._strand(uid, ground, now)
             return
         self._stranded.pop(uid, None)
-        found = assess(group, ground, now)
+        before = self.assessments.get(uid)
+        found = assess(group, ground, now, () if before is None else before.members)
         self._catalogue.departures.note(found.lost)
-        if uid not in self.assessments:
+        if before is None:
             self.sizes[group.workload.namespace] += 1
         self.assessments[uid] = found
         (self._restless.add if found.is_restless else self._restless.discard)(uid)
@@ -122,7 +127,8 @@ class Index:
         namespace = known.namespaces[workload.namespace]
         budgets = known.budgets_for(workload.namespace, workload.template.labels)
         intent = intent_of(workload, namespace, budgets, known.rates, self._configuration, self._readings.read)
-        return group_of(intent, known.relations.cohorts(workload), known.quotas_in(workload.namespace))
+        cohorts, quotas = known.relations.cohorts(workload), known.quotas_in(workload.namespace)
+        return group_of(intent, cohorts, quotas, known.signs.hold_of(workload))
 
     def _name(self, uid: str) -> str:
         workload = self._catalogue.workloads.get(uid)
@@ -134,10 +140,10 @@ class Index:
     def ground(self) -> Ground:
         return self._catalogue.ground
 
-    @property
-    def restless(self) -> list[Assessment]:
-        """What there is to plan for, in a lasting order."""
-        return [*(self.assessments[uid] for uid in sorted(self._restless)), *self._stranded.values()]
+    def restless(self, also: Collection[str] = ()) -> list[Assessment]:
+        """What there is to plan for, in a lasting order; also these workloads, by their UIDs, if they are known."""
+        planned = self._restless.union(uid for uid in also if uid in self.assessments) if also else self._restless
+        return [*(self.assessments[uid] for uid in sorted(planned)), *self._stranded.values()]
 
     def left_behind(self) -> list[LeftBehind]:
         """Released pods that no assessment covers."""
@@ -162,6 +168,11 @@ class Index:
         """Pods of everybody that have no node yet, and will take room somewhere."""
         return self._catalogue.waiting.values()
 
+    @property
+    def skipped(self) -> SkipCounts:
+        """Pods of opted-in namespaces that are not placed, by namespace and reason."""
+        return self._catalogue.skipped.counts(self._catalogue.relations.is_opted_in)
+
     def used(self, node: str) -> Mapping[str, int]:
         return self._catalogue.occupancy.used.get(node, NO_AMOUNTS)
 
@@ -176,7 +187,12 @@ class Index:
     @property
     def neighbours(self) -> Neighbours:
         """Who is beside whom, for one plan."""
-        return Neighbours(self.ground, self._catalogue.occupancy.tenants(self._catalogue.namespaces))
+        known = self._catalogue
+        return Neighbours(self.ground, known.occupancy.tenants(known.namespaces, known.volumes.storage))
+
+    def storage(self) -> Storage:
+        """Where volumes can be used; as of now."""
+        return self._catalogue.volumes.copy()
 
     def budgets_of(self, pod: Pod) -> tuple[Budget, ...]:
         return self._catalogue.budgets_for(pod.namespace, pod.labels)
@@ -184,6 +200,15 @@ class Index:
     def is_awaited(self, pod: Pod) -> float:
         """When an autoscaler last said that it brings a node for this pod."""
         return self._catalogue.signs.is_awaited(pod)
+
+    def is_denied(self, pod: Pod) -> bool:
+        """An autoscaler last said that it can bring no node for this pod."""
+        keys = [label.key for label in self.ground.configuration.classes.labels]
+        return self._catalogue.signs.is_denied(pod, keys)
+
+    def is_planned(self, node: Node) -> bool:
+        """An autoscaler said that it removes this node by its own plan."""
+        return self._catalogue.signs.is_planned(node)
 
     def is_drained(self, node: str) -> bool:
         """From any thread."""

@@ -1,7 +1,7 @@
-"""Observes spot pools: for how long each was watched, and how often it was interrupted.
+"""Observes spot pools: how long each was watched, and how often it was interrupted.
 
-Every replica watches; only the one that leads counts, and adds what it has seen to what is noted: a loss within a
-minute, hours four times an hour. So a restart loses a quarter of an hour of watching, and no loss that was written.
+Every replica watches. Only the leader adds what it has seen to the note: a loss within a minute, hours four times an
+hour. So a restart loses at most a quarter of an hour of watching, and no loss that was written.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from kube.errors import ApiError
-from placement.model import Class
+from placement.model import Class, Node
 from placement.observation import Interruption, Observed, Watch, extended
-from placement.plan.group import Ground
+from placement.plan.ground import Ground, pool_name
+from placement.plan.interruption import is_in_doubt
 from rebalancer.index import Index
-from report.exposure import pool_name
 
 log = logging.getLogger(__name__)
 
-LONGEST_GAP_SECONDS = 60.0  # between two looks; in a longer one nobody knows what was there
+LONGEST_GAP_SECONDS = 60.0  # between two looks; what happened in a longer gap is unknown
 SOONEST_SECONDS = 60.0  # between two writes
-HOURS_SECONDS = 900.0  # between two that tell of no loss
+HOURS_SECONDS = 900.0  # between two writes without a loss
+DOUBT_SECONDS = 10.0  # Karpenter writes the Event about its own plan just after it has deleted the Node
 
 Change = Callable[[Observed], Observed]
 
@@ -39,11 +40,12 @@ class Observer:
         self._written = 0.0
         self._watches: dict[str, Watch] = {}
         self._interruptions: list[Interruption] = []
+        self._doubtful: list[tuple[Node, Interruption]] = []  # they may be no interruptions
 
     def look(self, now: float) -> None:
-        """After every pass, on the loop's thread."""
+        """Called after every pass, on the loop's thread."""
         before, self._looked = self._looked, now
-        lost = [Interruption(pool, self._nodes[pool], now) for pool in self._interrupted()]
+        lost = list(self._interrupted(now))
         if before is None or not self._is_leading():
             self._watches, self._interruptions, self._written = {}, [], now
         else:
@@ -52,10 +54,18 @@ class Observer:
             self._write_down(now)
         self._count()
 
-    def _interrupted(self) -> Iterator[str]:
-        """The pools of the nodes that were taken since the last look."""
+    def _interrupted(self, now: float) -> Iterator[Interruption]:
+        """The nodes that were lost since the last look; those in doubt a while later, dated by the loss."""
         while self._index.interrupted:
-            yield pool_name(self._index.interrupted.popleft().pool)
+            node = self._index.interrupted.popleft()
+            pool = pool_name(node.pool)
+            self._doubtful.append((node, Interruption(pool, self._nodes[pool], now)))
+        seen, self._doubtful = self._doubtful, []
+        for node, each in seen:
+            if is_in_doubt(node, self._index.ground.configuration.leaving_taints) and now - each.at < DOUBT_SECONDS:
+                self._doubtful.append((node, each))
+            elif not self._index.is_planned(node):
+                yield each
 
     def _watch(self, seconds: float) -> None:
         if not 0 < seconds <= LONGEST_GAP_SECONDS:
@@ -71,7 +81,7 @@ class Observer:
             self._ground, self._nodes = ground, Counter(map(pool_name, live))
 
     def _write_down(self, now: float) -> None:
-        """What could not be written is kept, and tried again as late as anything else."""
+        """What could not be written is kept, and tried again at the next regular time."""
         since = now - self._written
         if since < (SOONEST_SECONDS if self._interruptions else HOURS_SECONDS):
             return
@@ -83,5 +93,5 @@ class Observer:
             log.warning("cannot write the observed losses of pools: %s", error)
             return
         for each in interruptions:
-            log.info("pool %s lost one of its %d nodes", each.pool, each.had)
+            log.info("pool %s lost a node; %d of its nodes were ready before", each.pool, each.had)
         self._watches, self._interruptions = {}, []

@@ -1,8 +1,8 @@
 """The loop: stores → index → plan → re-check → actions → outcomes.
 
-It wakes when something has changed, gathers changes for a moment, and looks at the rest once a second, because time
-passes too. Every few minutes it looks at everything anew, as a net for what no event told. A pass is kept short: what
-it leaves is done in the next one, which follows at once, and sees what has happened meanwhile.
+It wakes when something changes, gathers changes for a moment, and looks at waiting workloads once a second, because
+time passes too. Every few minutes it assesses all workloads again, in case an event was missed. A pass is kept short:
+the next one follows at once, does what is left, and sees what has happened meanwhile.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from placement.plan.scene import Scene
 from placement.plan.select import plan
 from rebalancer.executor import Done, Executor
 from rebalancer.expectations import Expectations
+from rebalancer.gathering import Gathering
 from rebalancer.index import Index
 from rebalancer.pulse import Pulse
 
@@ -26,14 +27,15 @@ log = logging.getLogger(__name__)
 
 BATCH_SECONDS = 0.05
 TICK_SECONDS = 1.0
+GATHERING_SECONDS = 0.1  # the same while pods of leaving nodes wait for the last of these
 SWEEP_SECONDS = 300.0
-MOST_NOTES = 100  # annotations in a pass, which cannot be interrupted: half a second at 200 a second
+MOST_NOTES = 100  # annotations per pass, which cannot be interrupted: half a second at 200 per second
 BACK_OFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the loop asks of the world around it."""
+    """What the loop needs from the rest of the program."""
 
     is_current: Callable[[], bool]  # the stores are synced, and hear from the API server
     is_leading: Callable[[], bool]
@@ -44,9 +46,9 @@ class Watched:
 
 
 class Loop:
-    """One rebalancer's work. `tell` hears of every pass: the plan, what came of it, and how long both took.
+    """One rebalancer's work. `tell` is called after every pass with the plan, its outcomes and both durations.
 
-    Whoever sets `wake` wants to be heard before the second is over.
+    Set `wake` to start a pass before the second is over.
     """
 
     def __init__(
@@ -66,13 +68,14 @@ class Loop:
         self._pulse = pulse or Pulse()
         self._stopping = Event()
         self._expectations = Expectations(watched.timer)
+        self._gathering = Gathering()
         self._swept = float("-inf")
 
     def run(self) -> None:
-        """Goes on until `stop`. The program's second boundary: what fails is told, and tried again, later each time."""
+        """Runs until `stop`. The program's second boundary: errors are logged, and passes retried with back-off."""
         failures = 0
         while not self._stopping.is_set():
-            self._wake.wait(TICK_SECONDS)
+            self._wake.wait(GATHERING_SECONDS if self._gathering.is_waiting else TICK_SECONDS)
             self._wake.clear()
             self._stopping.wait(BATCH_SECONDS)
             try:
@@ -90,8 +93,8 @@ class Loop:
         self._wake.set()
 
     def once(self) -> Plan | None:
-        """One pass. None where nothing may be concluded: a failed read is never an empty read."""
-        self._index.drain()  # also before all is read: a whole cluster that waits in a queue takes room for ever
+        """One pass. None if the stores are not current: a failed read is never an empty read."""
+        self._index.drain()  # even before all is read: a whole cluster in a queue would keep its memory
         if not self._watched.is_current():
             return None
         now, began = self._watched.now(), self._watched.timer()
@@ -112,10 +115,10 @@ class Loop:
         return made
 
     def scene(self, now: float) -> Scene:
-        """What a plan is made from now."""
+        """The input of a plan, now."""
         index, expectations = self._index, self._expectations
         return Scene(
-            [expectations.settled(each) for each in index.restless],
+            [expectations.settled(each) for each in index.restless(expectations.awaiting_successors())],
             index.ground,
             index.used,
             now,
@@ -133,4 +136,6 @@ class Loop:
             index.sizes,
             index.neighbours,
             index.left_behind(),
+            self._gathering.nodes(index.ground, self._watched.timer()),
+            index.is_denied,
         )

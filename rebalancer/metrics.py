@@ -1,9 +1,10 @@
-"""What the rebalancer tells Prometheus. Per-workload series come from the leader only, and from so many workloads."""
+"""The rebalancer's metrics. Only the leader exposes series of workloads, for a limited number of them."""
 
 from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nlargest
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -14,16 +15,17 @@ from placement.metrics import METRICS
 from placement.model import NO_AMOUNTS, Class
 from placement.observation import NEVER_WATCHED
 from placement.plan.actions import How, Plan
-from placement.plan.group import Site
+from placement.plan.ground import Site
 from placement.slots import Mix
 from rebalancer.executor import Done
 from report.exposure import Domain
 from report.view import Taken, View
 from report.workloadview import WorkloadView
 
-# A second series for each counter, that nobody asks for.
+# Without the second series of each counter (its creation time).
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
+MOST_SKIPPED = 500  # series of pods that are not placed, by namespace and reason
 _MOVES = (How.RELEASE, How.FINISH, How.UNDO, How.EVICT, How.REPLACE, How.BURY, How.DELETE)
 
 
@@ -80,7 +82,7 @@ class _Family(Collector):
 
 
 class _Workloads(Collector):
-    """Series that are worked out when somebody asks, from what the page shows. Scrapes come on threads of their own."""
+    """Series that are computed on request, from what the page shows. Scrapes arrive on their own threads."""
 
     def __init__(self, view: Callable[[], View | None], is_leading: Callable[[], bool]) -> None:
         self._view = view
@@ -99,8 +101,10 @@ class _Workloads(Collector):
         moving = (cohort for each in view.seen if each.assessment.under_way for cohort in each.assessment.group.cohorts)
         yield _single(names.METRIC_UNDER_WAY, sum(len(cohort.released) for cohort in moving))
         yield from _of_workloads(view.seen[:most])
+        yield _held(view, view.seen[:most])
         yield from _exposures(view.seen[:most])
         yield from _of_pools(view)
+        yield _skipped(view.taken)
         yield from _nodes(view.taken)
 
 
@@ -140,10 +144,24 @@ def _nodes(taken: Taken) -> Iterator[GaugeMetricFamily]:
     yield _single(names.METRIC_UNKNOWN_NODES, unknown)
 
 
+def _held(view: View, found: Sequence[WorkloadView]) -> GaugeMetricFamily:
+    family = _family(names.METRIC_EVICTIONS_HELD)
+    for each in found:
+        family.add_metric(each.key, len(view.held.get(each.key, ())))
+    return family
+
+
+def _skipped(taken: Taken) -> GaugeMetricFamily:
+    family = _family(names.METRIC_SKIPPED)
+    for (namespace, reason), pods in nlargest(MOST_SKIPPED, taken.skipped.items(), key=lambda each: each[1]):
+        family.add_metric([namespace, str(reason)], pods)
+    return family
+
+
 def _of_pools(view: View) -> Iterator[GaugeMetricFamily]:
-    """Those that were watched, and those that are there: what nobody has watched yet is taken to be lost, too."""
+    """Pools that were watched, and pools that exist: an unobserved pool has an expected rate, too."""
     rates, hours = _family(names.METRIC_POOL_LOSSES), _family(names.METRIC_POOL_WATCHED)
-    there = {place.pool: NEVER_WATCHED for place in view.places.values() if place.pool}
+    there = {site.spot_pool: NEVER_WATCHED for site in view.sites.values() if site.spot_pool}
     for pool, record in {**there, **view.observed.pools}.items():
         labels = pool.split("/", 1)
         rates.add_metric(labels, record.rate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Protocol, TypeVar
 
 
@@ -13,9 +14,10 @@ class Identified(Protocol):
 
 
 T = TypeVar("T", bound=Identified)
+K = TypeVar("K", bound=Hashable)
 
 
-def put(into: dict[str, Any], key: str, value: Any) -> None:
+def put(into: dict[K, Any], key: K, value: Any) -> None:
     if value is None:
         into.pop(key, None)
     else:
@@ -38,12 +40,19 @@ def discard(into: dict[str, set[str]], key: str, value: str) -> None:
             del into[key]
 
 
-# What there are many of is kept in tuples: fifteen pods take 160 bytes, a dictionary of them 650. Whoever has one may
-# keep it, since it is replaced and never changed.
+# Large collections are kept in tuples: fifteen pods take 160 bytes, a dictionary of them 650. Callers may keep a tuple,
+# since it is replaced and never changed.
 
 
 def include(into: dict[str, tuple[T, ...]], key: str, each: T) -> None:
     into[key] = (*into.get(key, ()), each)
+
+
+def exchange(into: dict[str, tuple[T, ...]], key: str, new: T) -> None:
+    """In the place of the one with the same UID, if there is one."""
+    uid, there = new.uid, into.get(key, ())
+    at = next((number for number, each in enumerate(there) if each.uid == uid), len(there))
+    into[key] = (*there[:at], new, *there[at + 1 :])
 
 
 def exclude(into: dict[str, tuple[T, ...]], key: str, uid: str) -> None:

@@ -1,7 +1,8 @@
-"""What a workload's owner is told in Events: what was done to its pods, what stands in the way of more, what was lost.
+"""Events on a workload: what was done to its pods, what blocks moves, and what was lost.
 
-Texts name no pods, so that many of them make one Event with a count. What may be over in a moment is told when it has
-stood for a while: of five nodes that go one after the other the owner reads once, "lost 6 replicas with 5 nodes".
+Texts name no pods, so that many of them make one Event with a count. What may be over in a moment is reported only
+after it has lasted for a while. If five nodes go one after the other, there is one Event: "Lost 6 replicas with 5
+nodes". Only a held eviction names its pod: whoever asked for it looks for that pod.
 """
 
 from __future__ import annotations
@@ -15,21 +16,28 @@ from placement.model import Class, Workload
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import Assessment
-from placement.plan.group import Ground
+from placement.plan.ground import Ground
 from rebalancer.executor import Done
-from report.exposure import Domain, Place, exposure, places
+from report.exposure import Domain, exposure
+from report.held import HeldEviction, Holding, noted
+from report.sentences import moment
 
-LOSS_SECONDS = 2.0  # no more nodes went with the others for so long: what was lost is told
+LOSS_SECONDS = 2.0  # losses are reported when no further node has gone for this long
 EXPOSED_SECONDS = 60.0  # a rollout or a move may leave fewer for a moment
-NOBODY: frozenset[tuple[str, str]] = frozenset()  # the one empty set: each of its own takes 216 bytes
+NOBODY: frozenset[tuple[str, str]] = frozenset()  # one shared empty set: each would take 216 bytes
 
-# What passes by itself is no news.
+# Blocks that end by themselves are not reported.
 _PASSING = frozenset(
     {
         Blocked.UNSETTLED,
+        Blocked.UNSLOTTED,
+        Blocked.MISSING,
+        Blocked.UNREADY,
         Blocked.ROLLOUT,
+        Blocked.ROLLED_OUT,
         Blocked.YOUNG,
         Blocked.PROBING,
+        Blocked.GATHERING,
         Blocked.WAITING,
         Blocked.PER_WORKLOAD,
         Blocked.PER_NODE,
@@ -51,69 +59,67 @@ _SENTENCES = {
 
 
 class Tell(Protocol):
-    """What is asked of `kube.events.EventWriter`."""
+    """The interface of `kube.events.EventWriter`."""
 
-    def __call__(self, workload: Workload, reason: str, text: str, *, is_warning: bool = ...) -> None: ...
+    def __call__(
+        self, workload: Workload, reason: str, text: str, *, is_warning: bool = ..., is_once: bool = ...
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a workload stands, as far as its owner is told."""
+    """The state of a workload, as far as Events report it."""
 
-    fallback: Class | None = None  # that pods run on which belong on the other one
-    lost: frozenset[tuple[str, str]] = NOBODY  # UIDs of pods, and the nodes that they went with
-    exposed: str = ""  # how it would not survive the loss of a pool, where somebody declared how many must serve
+    fallback: Class | None = None  # the class that pods of the other class run on
+    lost: frozenset[tuple[str, str]] = NOBODY  # UIDs of pods, and the nodes that they were lost with
+    exposed: str = ""  # how it would not survive the loss of a pool, if its minimum is declared
 
 
-def standing_of(found: Assessment, where: Mapping[str, Place]) -> Standing:
+def standing_of(found: Assessment) -> Standing:
     soft = (member for member in found.members if names.SOFT in member.pod.annotations and member.site is not None)
     strayed = {
         member.of for member in soft if member.of is not None and member.pod.labels.get(names.CLASS) != member.of
     }
     lost = frozenset((pod.uid, pod.node) for pod in found.lost) if found.lost else NOBODY
-    return Standing(min(strayed, default=None), lost, _exposed(found, where))
+    return Standing(min(strayed, default=None), lost, _exposed(found))
 
 
-def _exposed(found: Assessment, where: Mapping[str, Place]) -> str:
+def _exposed(found: Assessment) -> str:
     if found.group.availability.is_assumed:
         return ""
-    seen = exposure(
-        (where[member.pod.node] for member in found.members if member.serves and member.pod.node in where),
-        found.group.availability,
-    )
+    seen = exposure(found.standing, found.group.availability)
     return seen.explain(Domain.POOL) if seen.pool.replicas and not seen.survives(Domain.POOL) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """What a workload's owner was told, and what is yet to be told and since when."""
+    """What was reported about a workload, and what is still to be reported and since when."""
 
     found: Assessment
     standing: Standing
-    fallback: Class | None = None  # told
-    losing: frozenset[tuple[str, str]] = NOBODY  # since there were none
+    fallback: Class | None = None  # as reported
+    losing: frozenset[tuple[str, str]] = NOBODY  # all losses since there were none
     losing_since: float = 0.0  # when the last of them was seen
-    lost: int = 0  # of these: told
-    exposed: str = ""  # told
-    exposed_since: float = 0.0  # since when it stands as it does
+    lost: int = 0  # of these: reported
+    exposed: str = ""  # as reported
+    exposed_since: float = 0.0  # when the present state began
+    held: frozenset[tuple[str, str]] = NOBODY  # as reported: UIDs of pods, and what was said
 
     @property
     def is_waiting(self) -> bool:
-        """Time alone may change what is told."""
+        """Time alone may cause a report."""
         return len(self.losing) != self.lost or self.exposed != self.standing.exposed
 
 
 class Teller:
-    """Tells each action, and each standing blocker when it first stands; and what befalls a workload, once."""
+    """Reports each action, each lasting blocker when it first appears, and each change of a workload once."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._standing: frozenset[tuple[str, str]] = frozenset()
         self._memory: dict[str, _Memory] = {}  # by the workload's UID
-        self._found: Mapping[str, Assessment] | None = None  # the picture that was last looked at
-        self._waiting: set[str] = set()  # of whom there will be more to tell, by and by
-        self._ground: Ground | None = None
-        self._where: Mapping[str, Place] = {}
+        self._found: Mapping[str, Assessment] | None = None  # the assessments of the last look
+        self._waiting: set[str] = set()  # workloads with reports that are due later
 
     def told(self, made: Plan, done: Sequence[Done]) -> None:
         for each in done:
@@ -128,10 +134,10 @@ class Teller:
                 self._tell(skipped.workload, names.EVENT_BLOCKED, f"Not moved ({skipped.why}): {skipped.blocked}")
         self._standing = frozenset(standing)
 
-    def watch(self, found: Mapping[str, Assessment], ground: Ground, now: float) -> None:
-        """Fallback and its end, replicas that went with nodes, and pools that must not go. Looks only at changes.
+    def watch(self, found: Mapping[str, Assessment], ground: Ground, now: float, *, is_paused: bool = False) -> None:
+        """Fallback and its end, lost replicas, pools whose loss is not survived, held evictions. Looks at changes only.
 
-        Where the picture is the one that was last looked at, time alone may have changed something.
+        If the assessments are those of the last look, only time may have changed something.
         """
         looked: Iterable[str] = self._waiting
         if found is not self._found:
@@ -139,23 +145,18 @@ class Teller:
             for uid in [uid for uid in self._memory if uid not in found]:
                 del self._memory[uid]
         self._waiting = set()
+        holding = Holding.on(ground, now, is_paused=is_paused)
         for uid in looked:
             before, each = self._memory.get(uid), found[uid]
             if before is not None and before.found is each and not before.is_waiting:
                 continue
             is_same = before is not None and before.found is each
-            standing = before.standing if before and is_same else standing_of(each, self._places(ground))
+            standing = before.standing if before and is_same else standing_of(each)
             known = before or _Memory(each, standing, exposed_since=now)
-            after = self._memory[uid] = self._watched(each.group.workload, known, each, standing, now)
+            after = self._watched(each.group.workload, known, each, standing, now)
+            after = self._memory[uid] = after if is_same else self._held(after, each, holding)
             if after.is_waiting:
                 self._waiting.add(uid)
-
-    def _places(self, ground: Ground) -> Mapping[str, Place]:
-        """Of all nodes; made anew when a node is another one."""
-        if self._ground is not ground:
-            nodes = {name: site.node for name, site in ground.sites.items()}
-            self._ground, self._where = ground, places(nodes, ground.configuration)
-        return self._where
 
     def _watched(
         self, workload: Workload, before: _Memory, found: Assessment, standing: Standing, now: float
@@ -198,18 +199,35 @@ class Teller:
             self._tell(workload, names.EVENT_SAFE, "Would survive the loss of any spot pool again", is_warning=False)
         return replace(memory, exposed=exposed)
 
+    def _held(self, memory: _Memory, found: Assessment, holding: Holding) -> _Memory:
+        pods = tuple(pod for cohort in found.group.cohorts for pod in (*cohort.pods, *cohort.released))
+        asked = tuple(noted(pods))
+        if not asked:
+            return replace(memory, held=NOBODY) if memory.held else memory
+        held = {(each.uid, held_text(each)) for each in holding.of(found.group, pods)}
+        for _, text in sorted(held - memory.held):
+            self._tell(found.group.workload, names.EVENT_HELD, text, is_warning=False, is_once=True)
+        there = {pod.uid for pod in asked}
+        return replace(memory, held=frozenset(held | {each for each in memory.held if each[0] in there}))
+
+
+def held_text(held: HeldEviction) -> str:
+    """The same whenever it is said: it is said once."""
+    asked = f"{held.by} asked at {moment(held.since)}"
+    return f"Holds the eviction of pod {held.pod} until enough replicas serve without it; {asked}"
+
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _passes(skipped: Skipped) -> bool:
-    """It will be over soon. So will a budget that forbids the end of a move: it counts replacements a moment late."""
+    """It will end soon. So will a budget's refusal to end a move: budgets count replacements a moment late."""
     return skipped.blocked in _PASSING or (skipped.why, skipped.blocked) == (Why.OVER, Blocked.BUDGET)
 
 
 def _refused(done: Sequence[Done]) -> Iterator[Skipped]:
-    """What was refused in this very pass stands as before, though it was tried again."""
+    """What was refused in this pass still counts as blocked, although it was tried again."""
     for each in done:
         if each.outcome is Outcome.IMPOSSIBLE and each.action.workload is not None:
             yield Skipped(each.action.workload, each.action.why, Blocked.REFUSED)

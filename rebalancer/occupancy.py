@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from placement.model import NO_AMOUNTS, Namespace, Pod
 from placement.plan.neighbours import Averse, Tenants, is_on
-from placement.plan.room import host_port
-from rebalancer.multimap import exclude, file, include, put
+from placement.plan.stock import host_ports
+from placement.plan.storage import Storage
+from rebalancer.multimap import exchange, exclude, file, include, put
 
 
 class Occupancy:
@@ -24,6 +25,10 @@ class Occupancy:
         if old is None or new is None or _takes_other(old, new):
             self._count(old, -1)
             self._count(new, 1)
+        if old is not None and new is not None and old.node and (old.node, old.uid) == (new.node, new.uid):
+            exchange(self.pods, new.node, new)
+            self._file(new, new)
+            return
         if old is not None and old.node:
             exclude(self.pods, old.node, old.uid)
             self._file(old, None)
@@ -31,16 +36,16 @@ class Occupancy:
             include(self.pods, new.node, new)
             self._file(new, new)
 
-    def tenants(self, namespaces: Mapping[str, Namespace]) -> Tenants:
+    def tenants(self, namespaces: Mapping[str, Namespace], storage: Storage | None = None) -> Tenants:
         """For plans: as of now, until the next change."""
-        return Tenants(self.pods, namespaces, self._averse, self._pods_within)
+        return Tenants(self.pods, namespaces, self._averse, self._pods_within, storage)
 
     def _count(self, pod: Pod | None, sign: int) -> None:
-        """What a pod takes of its node, and whom it keeps away from there, until it is finished."""
+        """What a pod uses of its node, and which pods it keeps away from there, until it is finished."""
         if pod is None or not is_on(pod):
             return
         used = dict(self.used.get(pod.node, NO_AMOUNTS))
-        ports = ((host_port(port), 1) for port in pod.needs.host_ports)
+        ports = ((key, 1) for key in host_ports(pod.needs))
         for key, amount in (*pod.needs.requests.items(), *ports, ("pods", 1)):
             used[key] = used.get(key, 0) + sign * amount
         put(self.used, pod.node, used if used["pods"] else None)
@@ -53,7 +58,7 @@ class Occupancy:
             self._within = {}
             for pods in self.pods.values():
                 for pod in pods:
-                    self._file(pod, pod)
+                    self._within.setdefault(pod.namespace, {})[pod.uid] = pod
         return self._within.get(namespace, {}).values()
 
     def _file(self, pod: Pod, value: Pod | None) -> None:

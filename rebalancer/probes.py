@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from rebalancer.metrics import RebalancerMetrics
-from serving.listener import Answer, Listener
-from serving.messages import Request, Response
+from serving.listener import Listener
+from serving.messages import Answer, Request, Response
 from serving.parser import Limits
 from serving.probes import exposed, probe_routes
 from serving.routes import Routes

@@ -46,7 +46,7 @@ WRITERS = 16
 
 
 def run(program: RebalancerProgram, probes_at: str, page_at: str, guard: Guard) -> None:
-    """Until it is told to stop; `probes_at` and `page_at` are where it listens, HOST:PORT each."""
+    """Runs until it is stopped; `probes_at` and `page_at` are where it listens, HOST:PORT each."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: program.loop.stop())
     with (
@@ -164,5 +164,5 @@ class RebalancerProgram:
         self.history.note(taken, [(each.action, each.outcome) for each in done], now)
         if self._leader.is_leading():
             self._teller.told(made, done)
-            self._teller.watch(taken.assessments, taken.ground, now)
+            self._teller.watch(taken.assessments, taken.ground, now, is_paused=self._is_paused(now))
         self._observer.look(now)

@@ -12,16 +12,17 @@ import msgspec
 
 from placement.model import Class, Pod
 from placement.plan.actions import Action, How
-from placement.plan.group import released
 from placement.plan.losses import GoneNode
+from placement.plan.marks import released
 from placement.slots import Mix
 from report.exposure import Domain
 from report.history import History
+from report.skipped import skipped_json, skipped_sentence
 from report.statusjson import mix_json, pods_json, workload_json
 from report.view import View
 from report.workloadview import WorkloadView
 
-MOST_LISTED = 50  # of each list in the overview; how many there are is told beside it
+MOST_LISTED = 50  # of each list in the overview; the total is beside it
 
 Raw = dict[str, Any]
 
@@ -66,12 +67,33 @@ def overview(view: View, history: History, *, with_pools: bool = False) -> Raw:
             **_named("lost", [_gone(name, gone) for name, gone in sorted(view.taken.lost.items())]),
         },
         "moves": _moves(view),
+        "held": _held(view),
         "outages": [each.raw for each in view.taken.outages],
         "paused": None if view.paused is None else view.paused.raw,
+        "skipped": _skipped(view),
         "gangs": [],  # their queue comes here
         "events": history.events(),
         **({"pools": view.floor.encoded} if with_pools else {}),
     }
+
+
+def _skipped(view: View) -> Raw:
+    """Pods of opted-in namespaces that are not placed: how many, and by namespace and reason, the most first."""
+    found = view.taken.skipped
+    return {
+        "pods": sum(found.values()),
+        "text": skipped_sentence(found),
+        "reasons": skipped_json(found)[:MOST_LISTED],
+        "reasonsTotal": len(found),
+    }
+
+
+def _held(view: View) -> Raw:
+    """Evictions by others that wait, in the order in which their holds end."""
+    found = [(key, each) for key, held in view.held.items() for each in held]
+    found.sort(key=lambda each: (each[1].until, each[0], each[1].pod))
+    evictions = [{**_named_by(key), **each.raw} for key, each in found[:MOST_LISTED]]
+    return {"pods": len(found), "evictions": evictions}
 
 
 def _gone(name: str, gone: GoneNode) -> Raw:
@@ -89,7 +111,7 @@ def _share(mix: Mix) -> float | None:
 
 
 def _exposed(view: View) -> Raw:
-    """How many workloads would not survive a loss, declared and assumed told apart; and which, the worst first."""
+    """How many workloads would not survive a loss, by declared and assumed minima; and which, the worst first."""
     perilous = [each for each in view.seen if each.perils]
     return {
         "declared": dict(zip(map(str, Domain), view.totals.declared, strict=True)),
@@ -129,7 +151,11 @@ def _moves(view: View) -> Raw:
 
 
 def _name(seen: WorkloadView) -> Raw:
-    return dict(zip(("namespace", "kind", "name"), seen.key, strict=True))
+    return _named_by(seen.key)
+
+
+def _named_by(key: tuple[str, str, str]) -> Raw:
+    return dict(zip(("namespace", "kind", "name"), key, strict=True))
 
 
 def _going(pod: Pod) -> Raw:
@@ -233,7 +259,7 @@ def _encoded(raw: Raw) -> msgspec.Raw:
 
 
 def _last_move(seen: WorkloadView, history: History) -> float | None:
-    """As its pods tell it, or as it is remembered: an eviction leaves no note, and a rollout takes notes away."""
+    """From its pods or from memory: an eviction leaves no note, and a rollout removes notes."""
     return max(filter(None, (seen.moved_at, history.moved_at(seen.key))), default=None)
 
 
@@ -280,8 +306,8 @@ def found(view: View, key: tuple[str, str, str]) -> WorkloadView:
 
 
 def _placed(view: View, raw_pod: Raw) -> Raw:
-    place = view.places.get(raw_pod["node"] or "")
+    site = view.sites.get(raw_pod["node"] or "")
     where: Raw = {"zone": None, "pool": None, "leaving": False}
-    if place is not None:
-        where = {"zone": place.zone, "pool": place.pool or None, "leaving": place.is_leaving}
+    if site is not None:
+        where = {"zone": site.zone, "pool": site.spot_pool or None, "leaving": site.is_leaving}
     return {**raw_pod, **where}

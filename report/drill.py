@@ -1,7 +1,7 @@
-"""A drill: what would be lost if these nodes went, told before they go.
+"""A drill: what would be lost with these nodes, before it happens.
 
-Ten replicas must keep eight, and three of them are on spot m5 nodes of zone-a. Without that pool seven are left: it
-falls below what must serve. A workload that has nothing there is not told of.
+Example: eight of ten replicas must serve, and three are on spot m5 nodes of zone-a. Without that pool seven are left,
+fewer than must serve. Workloads without pods there are not listed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 from placement.configuration import Configuration
 from placement.model import Snapshot, Workload
-from report.exposure import Domain, places
+from placement.plan.ground import sites_of
+from report.exposure import Domain, is_in
 from report.status import WorkloadStatus, statuses
 
 
@@ -24,7 +25,7 @@ class Loss:
     lost: int
     left: int
     needed: int
-    is_assumed: bool  # nobody said how many must serve
+    is_assumed: bool  # how many must serve is not declared
 
     @property
     def falls_below(self) -> bool:
@@ -61,5 +62,5 @@ def losses(found: Iterable[WorkloadStatus], lost_nodes: Collection[str]) -> Iter
 
 def nodes_in(snapshot: Snapshot, configuration: Configuration, domain: Domain, name: str = "") -> frozenset[str]:
     """The nodes that go with a domain: `nodes_in(…, Domain.POOL, "zone-a/m5")`, `nodes_in(…, Domain.SPOT)`."""
-    every = places(snapshot.nodes, configuration).values()
-    return frozenset(place.node for place in every if place.is_in(domain, name))
+    every = sites_of(snapshot.nodes.values(), configuration).values()
+    return frozenset(site.name for site in every if is_in(site, domain, name))

@@ -24,12 +24,10 @@ from enum import StrEnum
 from typing import Any
 
 from placement.availability import Availability
-from placement.configuration import Configuration
-from placement.model import Class, Node, Pool
+from placement.model import Class
 from placement.observation import NOTHING_OBSERVED, Observed
+from placement.plan.ground import Site
 from placement.risk import NO_RISK, Peril, Risk, risk
-
-UNLABELLED = "unlabelled"
 
 
 class Domain(StrEnum):
@@ -41,41 +39,16 @@ class Domain(StrEnum):
     SPOT = "spot"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A node that exists, and the domains that it goes with."""
-
-    node: str
-    of: Class = Class.ON_DEMAND
-    zone: str = UNLABELLED
-    pool: str = ""  # of a spot node: zone/instance type
-    is_leaving: bool = False
-
-    def is_in(self, domain: Domain, name: str = "") -> bool:
-        """Whether it goes with this node, pool or zone; all spot has no name."""
-        match domain:
-            case Domain.NODE:
-                return self.node == name
-            case Domain.POOL:
-                return bool(self.pool) and self.pool == name
-            case Domain.ZONE:
-                return self.zone == name
-        return self.of is Class.SPOT
-
-
-def places(nodes: Mapping[str, Node], configuration: Configuration) -> dict[str, Place]:
-    """Every node's place, by its name. Made once for a snapshot, so that pods only look it up."""
-    return {name: _place(node, configuration) for name, node in nodes.items()}
-
-
-def _place(node: Node, configuration: Configuration) -> Place:
-    of = configuration.classes.of_node(node.labels) or Class.ON_DEMAND
-    pool = pool_name(node.pool) if of is Class.SPOT else ""
-    return Place(node.name, of, node.pool.zone or UNLABELLED, pool, configuration.is_leaving(node))
-
-
-def pool_name(pool: Pool) -> str:
-    return f"{pool.zone or UNLABELLED}/{pool.instance_type or UNLABELLED}"
+def is_in(site: Site, domain: Domain, name: str = "") -> bool:
+    """Whether a node goes with this node, pool or zone; all spot has no name."""
+    match domain:
+        case Domain.NODE:
+            return site.name == name
+        case Domain.POOL:
+            return bool(site.spot_pool) and site.spot_pool == name
+        case Domain.ZONE:
+            return site.zone == name
+    return site.of is Class.SPOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +110,22 @@ class Exposure:
         }
 
 
-def exposure(ready: Iterable[Place], availability: Availability, observed: Observed = NOTHING_OBSERVED) -> Exposure:
-    """Of a workload whose ready replicas are at these places, one for each; those on leaving nodes left out."""
+def exposure(ready: Iterable[Site], availability: Availability, observed: Observed = NOTHING_OBSERVED) -> Exposure:
+    """Of a workload whose ready replicas are on these nodes, one for each; those on leaving nodes left out."""
     nodes: dict[str, int] = {}
     pool_of: dict[str, str] = {}
     pools: dict[str, int] = {}
     zones: dict[str, int] = {}
     serving = spot = 0
-    for place in ready:
+    for site in ready:
         serving += 1
-        nodes[place.node] = nodes.get(place.node, 0) + 1
-        pool_of[place.node] = place.pool
-        zones[place.zone] = zones.get(place.zone, 0) + 1
-        if place.pool:
+        name, zone, pool = site.node.name, site.zone, site.spot_pool
+        nodes[name] = nodes.get(name, 0) + 1
+        pool_of[name] = pool
+        zones[zone] = zones.get(zone, 0) + 1
+        if pool:
             spot += 1
-            pools[place.pool] = pools.get(place.pool, 0) + 1
+            pools[pool] = pools.get(pool, 0) + 1
     headroom = serving - availability.needed
     harmless = max(0, headroom)  # most are, and need not be looked at any further
     perils = [

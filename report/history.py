@@ -12,14 +12,14 @@ from placement.model import Workload
 from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Why
-from placement.plan.group import Ground
+from placement.plan.ground import Ground
 from placement.slots import Mix
 from report.view import Taken
 
 SAMPLE_SECONDS = 15.0
-CHANGE_SECONDS = 2.0  # a change is told so soon
+CHANGE_SECONDS = 2.0  # a change is shown this soon
 MOST_SAMPLES = 5760  # a day at rest, three hours of nothing but changes
-MOST_POINTS = 240  # that one answer tells
+MOST_POINTS = 240  # in one answer
 MOST_EVENTS = 5000
 
 NO_OUTAGES: tuple[Outage, ...] = ()
@@ -79,13 +79,13 @@ class History:
 
     @property
     def version(self) -> int:
-        """Goes up whenever there is more to tell."""
+        """Increases whenever there is more to show."""
         return self._version + (0 if self._archive is None else self._archive.version)
 
     def points(self) -> tuple[str, Points]:
-        """Who tells it; when, and the share of serving pods that were on spot, the lowest and the highest among them.
+        """The source; and times with the share of serving pods on spot, including the lowest and the highest.
 
-        Prometheus remembers longer, and memory is nearer: what is later than all that Prometheus says is added.
+        Prometheus remembers longer, and memory is more recent: values later than those of Prometheus are added.
         """
         own = list(self._points)
         kept = None if self._archive is None else self._archive.points()

@@ -1,4 +1,4 @@
-"""The floor: nodes by zone × instance type and class: how full, how old, who leaves. Most passes leave it as it was."""
+"""Nodes by zone × instance type and class: how full, how old, which leave. Most passes change nothing here."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 
 from placement.model import NO_AMOUNTS
-from placement.plan.group import Ground, Site
-from report.exposure import UNLABELLED
+from placement.plan.ground import UNLABELLED, Ground, Site
 
-MOST_MEMBERS = 60  # nodes of one pool that are told one by one
+MOST_MEMBERS = 60  # nodes of one pool that are listed one by one
 RESOURCES = ("cpu", "memory", "pods")
 
 Raw = dict[str, Any]
@@ -22,7 +21,7 @@ Pool = tuple[str, str, str]  # zone, instance type, class
 
 @dataclass(frozen=True)
 class Floor:
-    """All nodes, and what pods ask of each; told once for all who ask."""
+    """All nodes, and what pods request of each; computed once for all clients."""
 
     ground: Ground
     used: Mapping[str, Mapping[str, int]]  # by node

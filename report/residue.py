@@ -1,11 +1,11 @@
-"""What is left of us where nobody wants us any more: pods that still carry what admission or a move gave them.
+"""What is left in namespaces that have opted out: pods that still carry what admission or a move gave them.
 
-They run on as they are. What cannot be changed in a pod that exists (its affinity) goes with its next rollout.
+They keep running. What cannot be changed in an existing pod (its affinity) goes with its next rollout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from placement import names
 from placement.classes import Classes
 from placement.model import Class, Pod, ReplicaSet, Snapshot
 from placement.plan.actions import Action
-from placement.plan.group import former_owner, released
+from placement.plan.annotate import ADOPTED, LEAVES_FIRST
+from placement.plan.marks import former_owner, released
 from placement.plan.release import put_back_to, takes_back, was_of
 
 
@@ -60,7 +61,7 @@ class PutBack:
 
 
 def put_back(snapshot: Snapshot) -> tuple[PutBack, ...]:
-    """All that are released, wherever. What only carries such an annotation, and was never let go, is nobody's move."""
+    """All released pods, in any namespace. A pod that only carries such an annotation was never released."""
     sets = {each.uid: each for each in snapshot.replica_sets}
     live: dict[str, list[Pod]] = {}
     for pod in snapshot.pods:
@@ -74,6 +75,49 @@ def _undo(pod: Pod, revision: ReplicaSet | None, live: Mapping[str, Sequence[Pod
     if revision is None or not was_of(pod, revision) or not takes_back(revision.replicas, live.get(revision.uid, ())):
         return None
     return put_back_to(pod, revision, "Spotweave is uninstalled")
+
+
+# --- what is taken off pods ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Remnant:
+    """A pod that carries what we wrote, and what removes it: each key, with None."""
+
+    pod: Pod
+    annotations: Mapping[str, None]
+    labels: Mapping[str, None]
+
+
+def remnants(snapshot: Snapshot) -> tuple[Remnant, ...]:
+    """Of all namespaces. A released pod keeps what tells whose it was, until it is put back."""
+    costs = {each.uid: each.template.has_deletion_cost for each in snapshot.replica_sets}
+    found = []
+    for pod in snapshot.pods:
+        if pod.is_released or pod.terminating:
+            continue
+        has_own_cost = costs.get(pod.owner.uid if pod.owner is not None else "", True)
+        annotations = dict.fromkeys(_ours_on(pod, has_own_cost=has_own_cost))
+        labels = dict.fromkeys(key for key in (names.CLASS,) if key in pod.labels)
+        if annotations or labels:
+            found.append(Remnant(pod, annotations, labels))
+    return tuple(found)
+
+
+def _ours_on(pod: Pod, *, has_own_cost: bool) -> Iterator[str]:
+    """A deletion cost is ours where it is the slot's, and its template has none."""
+    if pod.decision:
+        yield names.DECISION
+    yield from (key for key in names.POD_ANNOTATIONS if key in pod.annotations)
+    cost, slot = pod.annotations.get(names.DELETION_COST), pod.slot
+    if not has_own_cost and slot is not None and cost in (str(-slot), LEAVES_FIRST):
+        yield names.DELETION_COST
+
+
+def has_our_affinity(pod: Pod) -> bool:
+    """Admission placed it. A pod that was adopted later, or left alone, carries no affinity of ours."""
+    decided = pod.decision_id
+    return decided is not None and not decided.startswith(ADOPTED) and names.LEFT_ALONE not in pod.annotations
 
 
 def _is_opted_in(snapshot: Snapshot, namespace: str) -> bool:

@@ -14,7 +14,7 @@ from placement.model import Kind, Workload
 from placement.policy import Policy, surge
 from placement.slots import Mix, Slots
 
-MOST_SPLITS = 5000  # of old and new pods that are tried; a mistyped spec.replicas must not stop anybody
+MOST_SPLITS = 5000  # of old and new pods that are tried; a mistyped spec.replicas must not block other workloads
 
 
 def rollout_need(policy: Policy, workload: Workload) -> Mix:

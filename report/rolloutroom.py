@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from placement import names
 from placement.configuration import Configuration
 from placement.model import NO_AMOUNTS, Class, NodeRequirement, Pod, PodTerm, Snapshot, Workload
-from placement.plan.group import ground_of
+from placement.plan.ground import ground_of
 from placement.plan.neighbours import Neighbours, tenants_in
-from placement.plan.room import Room, host_port
+from placement.plan.room import Room
+from placement.plan.stock import amounts_of
+from placement.plan.storage import storage_in
 from report.rollout import rollout_need
 from report.status import WorkloadStatus
 
@@ -35,9 +36,9 @@ def foreseen(found: Iterable[WorkloadStatus], room: Room) -> tuple[Foreseen, ...
 
 
 def rollout_shortage(status: WorkloadStatus, room: Room) -> str:
-    """`a rollout needs 2 more on-demand places, 0 free`; "" where there are enough, or no pod tells what it asks for.
+    """`a rollout needs 2 more on-demand places, 0 free`; "" if there are enough, or no pod shows what it requests.
 
-    Each class by itself, as if nobody else came meanwhile.
+    Each class by itself, as if no other pods came meanwhile. Where an autoscaler brings nodes, it waits for them.
     """
     need = rollout_need(status.policy, status.workload)
     pod = next((each.pod for each in status.pods if each.pod.is_live), None)
@@ -45,8 +46,13 @@ def rollout_shortage(status: WorkloadStatus, room: Room) -> str:
         return ""
     wanted, newcomer = {Class.ON_DEMAND: need.on_demand, Class.SPOT: need.spot}, of_next_revision(pod)
     free = {of: room.count(newcomer, of, count) for of, count in wanted.items() if count}
-    told = [f"{wanted[of]} more {of} places, {there} free" for of, there in free.items() if there < wanted[of]]
-    return f"a rollout needs {' and '.join(told)}" if told else ""
+    told = [f"{_places(wanted[of], of)}, {there} free" for of, there in free.items() if there < wanted[of]]
+    waits = " now: it waits until the autoscaler brings them" if room.ground.configuration.classes.is_scaled else ""
+    return f"a rollout needs {' and '.join(told)}{waits}" if told else ""
+
+
+def _places(count: int, of: Class) -> str:
+    return f"{count} more {of} place{'' if count == 1 else 's'}"
 
 
 def of_next_revision(pod: Pod) -> Pod:
@@ -75,16 +81,14 @@ def room_in(snapshot: Snapshot, configuration: Configuration) -> Room:
     for pod in snapshot.pods:
         if pod.node:
             pods_on.setdefault(pod.node, []).append(pod)
-    neighbours = Neighbours(ground, tenants_in(pods_on, snapshot.namespaces))
+    neighbours = Neighbours(ground, tenants_in(pods_on, snapshot.namespaces, storage_in(snapshot.others)))
     return Room(ground, lambda node: used.get(node, NO_AMOUNTS), lambda: waiting, neighbours)
 
 
 def used_by(pods: Iterable[Pod]) -> Mapping[str, Mapping[str, int]]:
     """By node: what its pods ask for, their host ports, their number."""
-    used: dict[str, Counter[str]] = {}
+    there: dict[str, list[Pod]] = {}
     for pod in pods:
-        if pod.node and pod.phase not in ("Failed", "Succeeded"):
-            there = used.setdefault(pod.node, Counter(dict[str, int]()))
-            there.update(pod.needs.requests)
-            there.update([*(host_port(port) for port in pod.needs.host_ports), "pods"])
-    return used
+        if pod.is_on_node:
+            there.setdefault(pod.node, []).append(pod)
+    return {node: amounts_of(each) for node, each in there.items()}

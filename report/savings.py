@@ -21,7 +21,9 @@ from typing import Any
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Needs, Node, Pod, Snapshot
-from placement.plan.group import Group, Site, Sites, former_owner, ground_of, has_left
+from placement.plan.ground import Site, Sites, ground_of
+from placement.plan.group import Group
+from placement.plan.marks import former_owner, has_left
 from placement.policy import parse_share
 from report.status import WorkloadStatus
 
@@ -191,7 +193,7 @@ class Prices:
         }
 
     def _rate(self, site: Site, price: Price | None, whole: Price | None) -> Rate:
-        """A row that holds for both classes, such as one for an instance type, tells nothing of spot."""
+        """A row that matches both classes, such as one for an instance type, says nothing about spot."""
         if price is not None and whole is not None and price is not whole:
             return Rate(price.hourly / whole.hourly, PriceSource.TABLE)
         written = _written(site.node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from placement import names
@@ -13,9 +13,12 @@ from placement.configuration import Configuration
 from placement.intent import Intent, intent_of
 from placement.model import Class, Kind, Pod, ReplicaSet, Snapshot, Workload
 from placement.observation import NOTHING_OBSERVED, Observed
+from placement.plan.ground import Site, Sites, sites_of
 from placement.policy import Mistake, Policy
+from placement.refusal import UNPATCHED
 from placement.slots import Mix
-from report.exposure import Exposure, Place, exposure, places
+from report.exposure import Exposure, exposure
+from report.held import HeldEviction, Holding
 
 T = TypeVar("T")
 
@@ -28,12 +31,12 @@ class PodStatus:
     node_class: Class | None  # of its node; None while it has none, or the node is gone
     given: Class | None  # by a decision of ours
     reason: str
-    place: Place | None = None  # of its node, as node_class
+    site: Site | None = None  # its node, as node_class
 
     @property
     def stands(self) -> bool:
         """It serves and is to stay: neither released nor on a node that is leaving. Headroom counts these alone."""
-        return self.serves and self.pod.is_live and self.place is not None and not self.place.is_leaving
+        return self.serves and self.pod.is_live and self.site is not None and not self.site.is_leaving
 
     @property
     def serves(self) -> bool:
@@ -76,6 +79,7 @@ class WorkloadStatus:
     pods: tuple[PodStatus, ...]
     reason: str
     exposure: Exposure
+    held: tuple[HeldEviction, ...] = ()  # evictions by others that wait now
 
     @property
     def is_exact(self) -> bool:
@@ -83,20 +87,20 @@ class WorkloadStatus:
 
 
 def statuses(
-    snapshot: Snapshot, configuration: Configuration, observed: Observed = NOTHING_OBSERVED
+    snapshot: Snapshot,
+    configuration: Configuration,
+    observed: Observed = NOTHING_OBSERVED,
+    now: float | None = None,
+    *,
+    is_paused: bool = False,
 ) -> tuple[WorkloadStatus, ...]:
-    """Every workload that is opted in, in the order of namespace, kind and name."""
+    """Every workload that is opted in, in the order of namespace, kind and name; without holds if `now` is None."""
     pods_by_owner = _grouped((pod.owner.uid, pod) for pod in snapshot.pods if pod.owner)
     revisions_by_owner = _grouped((each.owner.uid, each) for each in snapshot.replica_sets if each.owner)
     ordered = sorted(snapshot.workloads, key=lambda each: (each.namespace, each.kind, each.name))
-    around = _Around(
-        snapshot,
-        configuration,
-        pods_by_owner,
-        places(snapshot.nodes, configuration),
-        BudgetIndex(snapshot.budgets),
-        observed,
-    )
+    sites = sites_of(snapshot.nodes.values(), configuration)
+    holding = None if now is None else Holding(configuration, sites, now, is_paused)
+    around = _Around(snapshot, configuration, pods_by_owner, sites, BudgetIndex(snapshot.budgets), observed, holding)
     return tuple(
         _status(workload, revisions_by_owner.get(workload.uid, []), around)
         for workload in ordered
@@ -111,9 +115,10 @@ class _Around:
     snapshot: Snapshot
     configuration: Configuration
     pods_by_owner: Mapping[str, list[Pod]]
-    places: Mapping[str, Place]
+    sites: Sites
     budgets: BudgetIndex
     observed: Observed
+    holding: Holding | None
 
 
 def _is_placed(workload: Workload, snapshot: Snapshot) -> bool:
@@ -133,25 +138,26 @@ def _status(workload: Workload, revisions: list[ReplicaSet], around: _Around) ->
     namespace, configuration = around.snapshot.namespaces[workload.namespace], around.configuration
     owners = [workload.uid] if workload.kind is Kind.STATEFUL_SET else [revision.uid for revision in revisions]
     budgets = around.budgets.of(workload)
-    return status_of(
-        intent_of(workload, namespace, budgets, around.observed.rates, configuration),
-        [revision.replicas for revision in revisions if revision.replicas],
-        (pod for owner in owners for pod in around.pods_by_owner.get(owner, [])),
-        around.places,
-        around.observed,
-    )
+    intent = intent_of(workload, namespace, budgets, around.observed.rates, configuration)
+    owned = [pod for owner in owners for pod in around.pods_by_owner.get(owner, [])]
+    active = [revision.replicas for revision in revisions if revision.replicas]
+    found = status_of(intent, active, owned, around.sites, around.observed)
+    if around.holding is None:
+        return found
+    let_go = around.pods_by_owner.get(workload.uid, []) if workload.uid not in owners else []
+    return replace(found, held=around.holding.of(intent, (*owned, *let_go)))  # what is held is mostly released
 
 
 def status_of(
     intent: Intent,
     active: list[int],
     owned: Iterable[Pod],
-    where: Mapping[str, Place],
+    sites: Sites,
     observed: Observed = NOTHING_OBSERVED,
 ) -> WorkloadStatus:
     """One workload, with its pods and the replicas of each revision that wants any."""
     workload = intent.workload
-    pods = tuple(_pod_status(pod, where.get(pod.node)) for pod in sorted(owned, key=_slot_order))
+    pods = tuple(_pod_status(pod, sites.get(pod.node)) for pod in sorted(owned, key=_slot_order))
     wanted = intent.wanted(active)
     actual = Mix.of(each.node_class for each in pods if each.serves and each.node_class)
     return WorkloadStatus(
@@ -165,8 +171,8 @@ def status_of(
         missed=tuple(each.pod.name for each in pods if each.is_missed),
         soft=sum(each.pod.is_live and names.SOFT in each.pod.annotations for each in pods),
         pods=pods,
-        reason="; ".join(_differences(workload, len(active), pods)) if actual != wanted else "",
-        exposure=exposure((each.place for each in pods if each.stands and each.place), intent.availability, observed),
+        reason="; ".join(_differences(intent, len(active), pods)) if actual != wanted else "",
+        exposure=exposure((each.site for each in pods if each.stands and each.site), intent.availability, observed),
     )
 
 
@@ -174,21 +180,20 @@ def _slot_order(pod: Pod) -> tuple[int, str]:
     return (1_000_000 if pod.slot is None else pod.slot, pod.name)
 
 
-def _pod_status(pod: Pod, place: Place | None) -> PodStatus:
-    node_class = None if place is None else place.of
+def _pod_status(pod: Pod, site: Site | None) -> PodStatus:
+    node_class = None if site is None else site.of
     label = pod.labels.get(names.CLASS, "")
     given = Class(label) if pod.slot is not None and not _is_alone(pod) and label in tuple(Class) else None
     reason = pod.annotations.get(names.REASON, "") if pod.decision_id else "missed by admission"
-    return PodStatus(pod, node_class, given, reason, place)
+    return PodStatus(pod, node_class, given, reason, site)
 
 
-def _differences(workload: Workload, active: int, pods: tuple[PodStatus, ...]) -> Iterator[str]:
+def _differences(intent: Intent, active: int, pods: tuple[PodStatus, ...]) -> Iterator[str]:
     """Why the mix is not what is wanted, the most telling first."""
+    workload = intent.workload
     live = [each for each in pods if each.pod.is_live]
-    if missed := sum(each.is_missed for each in live):
-        yield f"{_pods(missed)} missed by admission"
-    if alone := sum(_is_alone(each.pod) for each in live):
-        yield f"{_pods(alone)} left alone: own node selector or affinity excludes the class"
+    unplaced = list(_unplaced(live))
+    yield from unplaced
     if active > 1:
         yield f"a rollout is under way ({active} revisions)"
     stuck = [each for each in live if each.pod.why_pending]
@@ -198,12 +203,30 @@ def _differences(workload: Workload, active: int, pods: tuple[PodStatus, ...]) -
         yield f"{_pods(lost)} on nodes that are gone"
     if starting := sum(each.is_starting for each in live):
         yield f"{_pods(starting)} not ready yet"
-    if elsewhere := sum(each.serves and each.given not in (None, each.node_class) for each in live):
+    if elsewhere := sum(_is_elsewhere(each, intent) for each in live):
         yield f"{_pods(elsewhere)} not on the class of their slot"
     if len(live) != workload.replicas and active < 2:
         yield f"{len(live)} of {workload.replicas} pods exist"
-    if not any((missed, alone, stuck, lost, starting, elsewhere)) and len(live) == workload.replicas:
-        yield "the pods were placed under another policy or before Spotweave, or two pods have the same slot"
+    if not any((unplaced, stuck, lost, starting, elsewhere)) and len(live) == workload.replicas:
+        yield "two pods have the same slot; the rebalancer rewrites it"
+
+
+def _is_elsewhere(each: PodStatus, intent: Intent) -> bool:
+    """By what admission gave it, or by its slot: an adopted pod has a slot, and nothing was given to it."""
+    if not each.serves or each.pod.slot is None or _is_alone(each.pod):
+        return False
+    of_slot = intent.policy.slots.class_of(each.pod.slot)
+    return each.given not in (None, each.node_class) or of_slot is not each.node_class
+
+
+def _unplaced(live: list[PodStatus]) -> Iterator[str]:
+    """What admission gave no class to, and why."""
+    if missed := sum(each.is_missed for each in live):
+        yield f"{_pods(missed)} missed by admission"
+    if unpatched := sum(UNPATCHED in each.reason for each in live):
+        yield f"{_pods(unpatched)} {UNPATCHED} (see the workload's Events)"
+    if alone := sum(_is_alone(each.pod) for each in live):
+        yield f"{_pods(alone)} left alone: own node selector or affinity excludes the class"
 
 
 def _is_alone(pod: Pod) -> bool:

@@ -10,10 +10,12 @@ from placement.lint import rollout_finding
 from placement.outage import Outage
 from placement.pause import Pause
 from placement.policy import SETTINGS, Policy, percent
+from placement.skipped import NOTHING_SKIPPED, SkipCounts
 from placement.slots import Mix
 from report.rollout import rollout_need
 from report.rolloutroom import Foreseen
 from report.savings import Savings
+from report.skipped import skipped_json
 from report.status import WorkloadStatus
 
 
@@ -31,6 +33,7 @@ def workload_json(status: WorkloadStatus) -> dict[str, Any]:
         "missed": list(status.missed),
         "soft": status.soft,
         "reason": status.reason,
+        "held": [each.raw for each in status.held],
         "exposure": status.exposure.raw,
         "rollout": _rollout_json(status),
         "advice": advice_of(status),
@@ -86,7 +89,7 @@ def _camel(name: str) -> str:
 
 
 def _plain(value: Any, name: str) -> Any:
-    """As people write it in an annotation; what is derived when nobody says it is null."""
+    """As people write it in an annotation; null if it is not set and would be derived."""
     if name == "spot-ratio":
         return "auto" if value is None else percent(value)
     if name == "availability-target":
@@ -105,6 +108,7 @@ def status_json(
     saved: Savings | None = None,
     ahead: Sequence[Foreseen] = (),
     outages: Sequence[Outage] = (),
+    skipped: SkipCounts = NOTHING_SKIPPED,
     *,
     with_pods: bool = False,
 ) -> dict[str, Any]:
@@ -118,5 +122,6 @@ def status_json(
         "outages": [each.raw for each in outages],
         "savings": raw_savings,
         "ahead": [each.raw() for each in ahead],
+        "skipped": skipped_json(skipped),
         "workloads": workloads,
     }

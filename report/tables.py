@@ -13,13 +13,16 @@ from placement.model import Class, Kind
 from placement.outage import Outage
 from placement.pause import Pause
 from placement.policy import Policy, percent
+from placement.skipped import NOTHING_SKIPPED, SkipCounts
 from placement.slots import Mix
 from report.exposure import Domain, Exposure
+from report.held import held_sentence
 from report.residue import LeftOver
 from report.rollout import rollout_need
 from report.rolloutroom import Foreseen
 from report.savings import Savings
 from report.sentences import outage_sentence, pause_sentence
+from report.skipped import skipped_sentence
 from report.status import PodStatus, WorkloadStatus
 from report.statusjson import advice_of
 
@@ -40,13 +43,15 @@ def status_table(
     saved: Savings | None = None,
     ahead: Sequence[Foreseen] = (),
     outages: Sequence[Outage] = (),
+    skipped: SkipCounts = NOTHING_SKIPPED,
     *,
     with_pods: bool = False,
 ) -> Group:
     standing = [*([pause_sentence(paused)] if paused is not None else []), *map(outage_sentence, outages)]
     on_top = [Text(line, style="bold yellow") for line in standing]
+    left_out = [Text(f"? {text}", style="dim")] if (text := skipped_sentence(skipped)) else []
     if not found:
-        return Group(*on_top, Text(NOTHING_OPTED_IN))
+        return Group(*on_top, Text(NOTHING_OPTED_IN), *left_out)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("WORKLOAD", overflow="fold")
     table.add_column("POLICY", no_wrap=True)
@@ -60,7 +65,7 @@ def status_table(
     notes = [Text(ASSUMED, style="dim")] if any(each.exposure.is_assumed for each in found) else []
     if saved is not None:
         notes.append(Text(saved.explain(), style="dim"))
-    return Group(*on_top, table, *remarks, *notes, *(_pod_table(each) for each in found if with_pods))
+    return Group(*on_top, table, *remarks, *left_out, *notes, *(_pod_table(each) for each in found if with_pods))
 
 
 def left_over_table(found: Sequence[LeftOver]) -> Group:
@@ -116,14 +121,15 @@ def _mix(mix: Mix) -> Text:
 
 
 def _remarks(status: WorkloadStatus) -> list[Text]:
-    """Why the mixes differ, which pods were missed, and what was written wrong."""
+    """Why the mixes differ, which pods were missed, whose eviction is held, and what was written wrong."""
     workload = f"{status.workload.namespace}/{status.workload.name}"
     differs = [Text(f"! {workload}: {status.reason}", style="yellow")] if status.reason else []
     missed = [Text(f"! {workload}: missed by admission: {', '.join(status.missed)}")] if status.missed else []
     advice = [Text(f"? {workload}: {text}", style="dim")] if (text := advice_of(status)) else []
     mistakes = (Text(f"! {workload}: {mistake}", style="red") for mistake in status.mistakes)
     exposed = (Text(f"! {workload}: {text}", style="yellow") for text in _exposed(status.exposure))
-    return [*differs, *missed, *exposed, *mistakes, *advice]
+    held = [Text(f"! {workload}: {text}", style="yellow")] if (text := held_sentence(status.held)) else []
+    return [*differs, *missed, *held, *exposed, *mistakes, *advice]
 
 
 def foreseen_lines(ahead: Sequence[Foreseen]) -> list[Text]:
@@ -131,7 +137,7 @@ def foreseen_lines(ahead: Sequence[Foreseen]) -> list[Text]:
 
 
 def _exposed(exposure: Exposure) -> list[str]:
-    """That too few are ready, or the node or pool whose loss would leave too few; only where somebody said how many."""
+    """That too few are ready, or the node or pool whose loss would leave too few; only for declared minima."""
     if exposure.is_assumed:
         return []
     if exposure.headroom < 0:
@@ -139,12 +145,13 @@ def _exposed(exposure: Exposure) -> list[str]:
     return [exposure.explain(each) for each in (Domain.NODE, Domain.POOL) if not exposure.survives(each)][:1]
 
 
-def _pod_table(status: WorkloadStatus) -> Table:
+def _pod_table(status: WorkloadStatus) -> Group:
+    """The title is no part of the table, which would wrap it at its own width."""
     need = rollout_need(status.policy, status.workload)
     title = f"\n{status.workload.namespace}/{status.workload.name}: {status.policy.explain()}"
     if need != Mix():
-        title += f"; a rollout needs room for {need} more"
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="dim")
+        title += f"; a rollout needs {need.spot} more spot and {need.on_demand} more on-demand places"
+    table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("POD", overflow="fold", min_width=NARROWEST)  # folded where it must be, and never cut
     table.add_column("SLOT", no_wrap=True)
     table.add_column("NODE", overflow="fold", min_width=NARROWEST)
@@ -152,7 +159,7 @@ def _pod_table(status: WorkloadStatus) -> Table:
     table.add_column("WHY", overflow="fold", min_width=NARROWEST)
     for each in status.pods:
         table.add_row(*_pod_row(each, f" ({status.policy.explain()})"))
-    return table
+    return Group(Text(title, style="bold"), table)
 
 
 def _pod_row(each: PodStatus, said_already: str) -> tuple[Text, ...]:

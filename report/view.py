@@ -1,12 +1,12 @@
-"""The view: what one pass of the rebalancer left, with what people and Prometheus ask of it worked out once.
+"""The view: the result of one pass of the rebalancer, with what people and Prometheus need computed once.
 
-Who makes it, and when, is `dashboard.viewer`'s matter.
+`dashboard.viewer` decides when one is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from placement.model import NO_AMOUNTS, Namespace, Pod
@@ -15,14 +15,18 @@ from placement.outage import Outage
 from placement.pause import Pause
 from placement.plan.actions import Plan
 from placement.plan.assess import Assessment
-from placement.plan.group import Ground
+from placement.plan.ground import Ground, Sites
 from placement.plan.losses import Lost
 from placement.plan.neighbours import Neighbours, tenants_in
-from report.exposure import Place
+from placement.plan.storage import Storage
+from placement.skipped import SkipCounts
+from report.held import HeldEviction, Holding
 from report.nodepools import Floor
 from report.savings import Prices, Rate, Savings
 from report.status import WorkloadStatus
 from report.workloadview import Totals, WorkloadView
+
+HeldByWorkload = Mapping[tuple[str, str, str], tuple[HeldEviction, ...]]  # by the workload's key; those that have any
 
 NO_PRICES = Prices()
 TAKE_SECONDS = 1.0
@@ -44,6 +48,8 @@ class Taken:
     used: Mapping[str, Mapping[str, int]]  # by node: what its pods ask for
     failing: int  # workloads that could not be assessed
     pods: Mapping[str, Sequence[Pod]]  # by node, of everybody
+    skipped: SkipCounts  # pods that are not placed
+    storage: Storage | None = None  # where volumes can be used
 
 
 @dataclass(frozen=True)
@@ -54,26 +60,43 @@ class View:
     taken: Taken
     seen: tuple[WorkloadView, ...]  # in the order of namespace, kind and name
     totals: Totals
-    places: Mapping[str, Place]
     rates: Mapping[str, Rate]
     savings: Savings
     floor: Floor
     paused: Pause | None
     observed: Observed = NOTHING_OBSERVED
+    held: HeldByWorkload = field(default_factory=dict)
+
+    @property
+    def stamp(self) -> tuple[int, float]:
+        """What tells views apart. Caches keep it instead of the view, which holds the whole cluster."""
+        return self.number, self.taken.at
+
+    @property
+    def sites(self) -> Sites:
+        return self.taken.ground.sites
 
     def used(self, node: str) -> Mapping[str, int]:
         return self.taken.used.get(node, NO_AMOUNTS)
 
     def neighbours(self, ground: Ground) -> Neighbours:
-        """Who is beside whom, on the nodes that are left."""
-        return Neighbours(ground, tenants_in(self.taken.pods, self.taken.namespaces))
+        """Which pods share a node, on the remaining nodes."""
+        return Neighbours(ground, tenants_in(self.taken.pods, self.taken.namespaces, self.taken.storage))
 
     def status(self, seen: WorkloadView) -> WorkloadStatus:
-        return seen.status(self.places, self.observed)
+        found = seen.status(self.sites, self.observed)
+        held = self.held.get(seen.key)
+        return found if held is None else replace(found, held=held)
 
     def reason(self, seen: WorkloadView) -> str:
-        return seen.reason(self.places, self.observed)
+        return seen.reason(self.sites, self.observed)
 
     @cached_property
     def by_key(self) -> Mapping[tuple[str, str, str], WorkloadView]:
         return {each.key: each for each in self.seen}
+
+
+def held_among(seen: Iterable[WorkloadView], holding: Holding) -> HeldByWorkload:
+    """The evictions by others that are held now."""
+    found = ((each.key, each.held(holding)) for each in seen if each.noted)
+    return {key: held for key, held in found if held}

@@ -1,21 +1,24 @@
-"""Workloads as people see them, and their sums. What thousands are summed up by is worked out with few steps for each
-pod; the rest, such as why each pod is where it is, when somebody asks for that very workload.
+"""Workloads as people see them, and their sums. What the sums need is computed with few steps per pod. The rest, such
+as why each pod is where it is, is computed when that workload is requested.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 from placement import names
+from placement.model import Pod
 from placement.observation import Observed
 from placement.plan.assess import Assessment
-from placement.plan.group import moved
+from placement.plan.ground import Sites
+from placement.plan.marks import moved
 from placement.policy import Mistake
 from placement.slots import Mix
-from report.exposure import Domain, Exposure, Place
+from report.exposure import Domain, Exposure
+from report.held import HeldEviction, Holding, noted
 from report.savings import Savings
 from report.status import WorkloadStatus, status_of
 
@@ -29,16 +32,20 @@ class WorkloadView:
     savings: Savings
     _reason: str | None = field(default=None, init=False)
 
-    def status(self, where: Mapping[str, Place], observed: Observed) -> WorkloadStatus:
-        """As `spotweave status` tells it. It is not kept: with all its pods it takes more room than all the rest."""
+    def status(self, sites: Sites, observed: Observed) -> WorkloadStatus:
+        """As `spotweave status` shows it. It is not kept: with all its pods it takes more memory than all the rest."""
         group = self.assessment.group
         pods = (pod for cohort in group.cohorts for pod in (*cohort.pods, *cohort.let_go))
-        return status_of(group, group.revisions, pods, where, observed)
+        return status_of(group, group.revisions, pods, sites, observed)
 
-    def reason(self, where: Mapping[str, Place], observed: Observed) -> str:
+    def held(self, holding: Holding) -> tuple[HeldEviction, ...]:
+        """Its pods whose eviction waits now."""
+        return holding.of(self.assessment.group, self._all_pods) if self.noted else ()
+
+    def reason(self, sites: Sites, observed: Observed) -> str:
         """Why it stands as it does; kept, since tables are ordered by it."""
         if self._reason is None:
-            self._reason = self.status(where, observed).reason
+            self._reason = self.status(sites, observed).reason
         return self._reason
 
     @cached_property
@@ -75,6 +82,15 @@ class WorkloadView:
     def peril(self) -> tuple[object, ...]:
         """Declared before assumed; the smaller the loss that is too much, the worse."""
         return (self.exposure.is_assumed, list(Domain).index(self.perils[0]), self.exposure.headroom, self.key)
+
+    @cached_property
+    def noted(self) -> tuple[Pod, ...]:
+        """Pods whose eviction somebody has asked for, released ones among them."""
+        return tuple(noted(self._all_pods))
+
+    @property
+    def _all_pods(self) -> tuple[Pod, ...]:
+        return tuple(pod for each in self.assessment.group.cohorts for pod in (*each.pods, *each.released))
 
     @cached_property
     def moved_at(self) -> float | None:
@@ -114,10 +130,10 @@ class Totals(NamedTuple):
     declared: tuple[int, ...] = (0,) * len(Domain)  # would not survive the loss of a domain
     assumed: tuple[int, ...] = (0,) * len(Domain)
 
-    def changed(self, new: Sequence[WorkloadView], old: Sequence[WorkloadView]) -> Totals:
-        """With these workloads, and without those: few have changed since the last time."""
+    def changed(self, new: Iterable[tuple[int, ...]], old: Iterable[tuple[int, ...]]) -> Totals:
+        """With the tallies of these workloads, and without those: few have changed since the last time."""
         sums = [*self[:-2], *self.declared, *self.assumed]
         for sign, each in (*((1, each) for each in new), *((-1, each) for each in old)):
-            sums = [total + sign * count for total, count in zip(sums, each.tally, strict=True)]
+            sums = [total + sign * count for total, count in zip(sums, each, strict=True)]
         plain, losses = sums[: -2 * len(Domain)], sums[-2 * len(Domain) :]
         return Totals._make((*plain, tuple(losses[: len(Domain)]), tuple(losses[len(Domain) :])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -16,10 +16,16 @@ class Request(NamedTuple):
     """One request, complete."""
 
     method: str
-    target: str  # path and query, as they were sent: nothing is decoded
+    target: str  # path and query as sent, not decoded
     headers: Mapping[bytes, bytes] = {}  # names in lower case
     body: bytes = b""
-    is_last: bool = False  # of its connection, as the caller says
+    is_last: bool = False  # the caller says that it is the last of its connection
+    dropped: int = 0  # bytes of the body that were not kept (`Limits.kept_bytes`)
+
+    @property
+    def size(self) -> int:
+        """Of the body, as it was sent."""
+        return len(self.body) + self.dropped
 
     @property
     def path(self) -> str:
@@ -30,7 +36,7 @@ class Request(NamedTuple):
         return self.target.partition("?")[2]
 
     def header(self, name: str) -> str:
-        """By its name in lower case; empty where there is none."""
+        """The header with this name, in lower case; empty if there is none."""
         return self.headers.get(name.encode("latin-1"), b"").decode("latin-1")
 
 
@@ -40,7 +46,10 @@ class Response(NamedTuple):
     status: int
     body: bytes = b""
     content_type: str = "application/json"
-    headers: tuple[tuple[str, str], ...] = ()  # all but those about type, length and connection
+    headers: tuple[tuple[str, str], ...] = ()  # all except type, length and connection
+
+
+Answer = Callable[[Request], Response | Awaitable[Response]]
 
 
 def text(status: int, sentence: str, *headers: tuple[str, str]) -> Response:
@@ -49,7 +58,7 @@ def text(status: int, sentence: str, *headers: tuple[str, str]) -> Response:
 
 
 def written(response: Response, *, is_last: bool, is_head: bool = False) -> bytes:
-    """As it goes over the wire. The answer to a HEAD request has the length of the body, and not the body."""
+    """The response as bytes. The answer to a HEAD request has the length of the body, but not the body."""
     status, body, content_type, headers = response
     more = "".join([f"{name}: {value}\r\n" for name, value in headers]) if headers else ""
     length = "" if status in BODILESS else f"content-type: {content_type}\r\ncontent-length: {len(body)}\r\n"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from serving.listener import Answer
-from serving.messages import Request, Response, text
+from serving.messages import Answer, Request, Response, text
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Mapping
 
-from serving.listener import Answer
-from serving.messages import Request, Response, text
+from serving.messages import Answer, Request, Response, text
 
 _PATH = re.compile(r"[!$%&'()*+,\-./0-9:;=@A-Z_a-z~]*")  # RFC 3986
 
@@ -29,5 +28,5 @@ class Routes:
 
 def _unknown(path: str) -> Response:
     if _PATH.fullmatch(path) is None:
-        return text(400, "malformed request: the path has characters that no path has")
+        return text(400, "malformed request: the path contains invalid characters")
     return text(404, "there is no such path")

@@ -1,4 +1,4 @@
-"""Serves on a thread of its own, beside a program that has no event loop."""
+"""Serves on its own thread, beside a program without an event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from serving.listener import BACKLOG, Listener, bind
 
 @contextmanager
 def on_a_thread(listener: Listener, address: str, name: str, workers: int) -> Iterator[int]:
-    """Serves at HOST:PORT meanwhile; gives the port. `workers` are threads for answers that take a while."""
+    """Serves at HOST:PORT while the context is open; yields the port. `workers` are threads for slow answers."""
     with bind(address) as sock:
         sock.listen(BACKLOG)
         loop, ending = uvloop.new_event_loop(), asyncio.Event()
@@ -42,7 +42,7 @@ def _port(sock: socket.socket) -> int:
 
 
 async def _end(listener: Listener, executor: ThreadPoolExecutor) -> None:
-    """What is worked out is waited for; what has not begun is not."""
+    """Waits for answers that are being computed, and drops those that have not begun."""
     await listener.stop(0.0)
     executor.shutdown(wait=False, cancel_futures=True)
     await asyncio.get_running_loop().shutdown_default_executor()

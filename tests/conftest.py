@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from localcluster.build import DESCHEDULER, KARPENTER
 from localcluster.errors import ClusterError
-from localcluster.programs import chosen_kubernetes, get_programs
+from localcluster.programs import chosen_kubernetes, get_neighbour, get_programs
 from localcluster.progress import Progress
 from tests.examples import TIMES
 
@@ -30,6 +33,9 @@ TOOLS = {
 }
 
 CLUSTER = "cluster"
+INTEGRATION = "integration"
+# Markers of tests that run only when a variable asks for them.
+ASKED_FOR = {"soak": "SPOTWEAVE_SOAK", INTEGRATION: "SPOTWEAVE_INTEGRATION"}
 
 # Whoever starts us in the background may have had SIGINT ignored, which programs that we start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -50,22 +56,28 @@ def _is_worker(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out soaks unless asked for; builds the programs once, or leaves out, loudly, what needs them."""
-    if not os.environ.get("SPOTWEAVE_SOAK"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
-        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    """Leaves out what nobody asked for; builds the programs once, or leaves out, loudly, what needs them."""
+    for marker, variable in ASKED_FOR.items():
+        if not os.environ.get(variable):
+            config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
+            items[:] = [item for item in items if not item.get_closest_marker(marker)]
     if config.option.collectonly:
         return
-    for marker in (*TOOLS, CLUSTER):
+    for marker in (*TOOLS, CLUSTER, INTEGRATION):
         marked = [item for item in items if item.get_closest_marker(marker)]
-        is_missing = marked and (_look_for_programs(config) if marker == CLUSTER else _look_for_tools(config, marker))
+        is_missing = marked and _look_for(config, marker)
         if is_missing:
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=str(is_missing).lower()))
 
 
+def _look_for(config: pytest.Config, marker: str) -> str:
+    """The headline, where something is missing."""
+    looks = {CLUSTER: _look_for_programs, INTEGRATION: _look_for_neighbours}
+    return looks[marker](config) if marker in looks else _look_for_tools(config, marker)
+
+
 def _look_for_tools(config: pytest.Config, marker: str) -> str:
-    """The headline, where they are missing."""
     programs, package, headline = TOOLS[marker]
     lacking = [name for name in programs if shutil.which(name) is None]
     if not lacking:
@@ -74,13 +86,24 @@ def _look_for_tools(config: pytest.Config, marker: str) -> str:
 
 
 def _look_for_programs(config: pytest.Config) -> str:
-    """The same for the control plane, which is built where it can be."""
+    """The control plane is built where it can be."""
+    build = partial(get_programs, chosen_kubernetes())
+    return _build(config, "NOT TESTED ON A REAL CONTROL PLANE", build)
+
+
+def _look_for_neighbours(config: pytest.Config) -> str:
+    builds = [partial(get_neighbour, source) for source in (KARPENTER, DESCHEDULER)]
+    return _build(config, "NOT TESTED BESIDE THE REAL KARPENTER AND DESCHEDULER", *builds)
+
+
+def _build(config: pytest.Config, headline: str, *builds: Callable[[Progress], object]) -> str:
+    capture = config.pluginmanager.getplugin("capturemanager")
     try:
-        capture = config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else nullcontext():
-            get_programs(chosen_kubernetes(), Progress())
+            for build in builds:
+                build(Progress())
     except ClusterError as error:
-        return _missing(config, "NOT TESTED ON A REAL CONTROL PLANE", str(error))
+        return _missing(config, headline, str(error))
     return ""
 
 

@@ -6,12 +6,21 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from placement import names
 
 BASE = Path(__file__).parent.parent / "manifests" / "base"
-POLICY, BINDING = (each for each in yaml.safe_load_all((BASE / "fence.yaml").read_text()))
+POLICY, BINDING = yaml.safe_load_all((BASE / "fence.yaml").read_text())
+SYSTEM_POLICY, SYSTEM_BINDING, *OF_CONFIGURATION = yaml.safe_load_all((BASE / "system-fence.yaml").read_text())
+FENCES = {
+    names.FENCE_POLICY: (POLICY, BINDING),
+    names.SYSTEM_FENCE_POLICY: (SYSTEM_POLICY, SYSTEM_BINDING),
+    names.CONFIGURATION_FENCE_POLICY: tuple(OF_CONFIGURATION),
+}
+fences = pytest.mark.parametrize(("name", "fence"), FENCES.items(), ids=FENCES.keys())
+Fence = tuple[dict[str, Any], dict[str, Any]]
 
 
 def variables() -> dict[str, str]:
@@ -27,20 +36,23 @@ def objects(kind: str) -> list[dict[str, Any]]:
     return [each for text in texts for each in yaml.safe_load_all(text) if each and each["kind"] == kind]
 
 
-def test_it_binds_every_account_of_ours_and_nobody_else() -> None:
+@fences
+def test_it_binds_every_account_of_ours_and_nobody_else(name: str, fence: Fence) -> None:
     """A new ServiceAccount has to be named there."""
-    (condition,) = POLICY["spec"]["matchConditions"]
+    (condition,) = fence[0]["spec"]["matchConditions"]
     accounts = {each["metadata"]["name"] for each in objects("ServiceAccount")}
     assert accounts == {names.WEBHOOK_ACCOUNT, names.REBALANCER_ACCOUNT}
     expected = {f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{account}" for account in accounts}
     assert set(quoted(condition["expression"])) == expected
 
 
-def test_it_denies_also_when_it_fails() -> None:
+@fences
+def test_it_denies_also_when_it_fails(name: str, fence: Fence) -> None:
     """In doubt nothing is written: the next pass of the rebalancer tries again."""
-    assert POLICY["spec"]["failurePolicy"] == "Fail"
-    assert BINDING["spec"] == {"policyName": names.FENCE_POLICY, "validationActions": ["Deny"]}
-    assert POLICY["metadata"]["name"] == BINDING["metadata"]["name"] == names.FENCE_POLICY
+    policy, binding = fence
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert binding["spec"] == {"policyName": name, "validationActions": ["Deny"]}
+    assert policy["metadata"]["name"] == binding["metadata"]["name"] == name
 
 
 def test_it_stands_around_everything_that_can_be_done_to_pods() -> None:
@@ -61,6 +73,25 @@ def test_it_uses_our_names() -> None:
     text = str(POLICY["spec"]["validations"])
     written = (names.DELETION_COST, names.SAFE_TO_EVICT, names.RELEASED_SAFE, names.DISRUPTION_TARGET)
     assert all(f"'{name}'" in text for name in (*written, names.PREFIX))
+
+
+def test_the_fence_of_our_namespace_uses_our_names() -> None:
+    """Else our own programs would be refused."""
+    text = str(SYSTEM_POLICY["spec"]["validations"])
+    lease = f"{names.WEBHOOK_SERVICE}-"  # the beginning of each replica's
+    for name in (names.SYSTEM_NAMESPACE, names.TLS_SECRET, names.STATE_MAP, names.LEASE, lease):
+        assert f"'{name}'" in text
+
+
+def test_only_one_role_writes_webhook_configurations_and_it_stands_alone() -> None:
+    """So that an overlay can leave it out."""
+    writing = {
+        role["metadata"]["name"]
+        for role in objects("ClusterRole")
+        for rule in role["rules"]
+        if "mutatingwebhookconfigurations" in rule["resources"] and set(rule["verbs"]) - {"get", "list", "watch"}
+    }
+    assert writing == {"spotweave-webhook-publish"}
 
 
 def test_the_rebalancer_may_do_what_guarded_owner_references_ask_for() -> None:

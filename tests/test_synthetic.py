@@ -11,7 +11,9 @@ from benchmarks.stores import index_in_memory
 from benchmarks.synthetic import PODS_PER_WORKLOAD, SLOTS, Size
 from kube.following import Stores
 from kube.resources import (
+    ATTACH_LIMITS,
     BUDGETS,
+    CLAIMS,
     DEPLOYMENTS,
     NAMESPACES,
     NODES,
@@ -19,10 +21,12 @@ from kube.resources import (
     QUOTAS,
     REPLICA_SETS_IN_USE,
     STATEFUL_SETS,
+    VOLUMES,
 )
 from kube.snapshot import snapshot_from
 from placement import names
 from placement.model import Kind, Pod, ReplicaSet
+from placement.plan.storage import claims_of, storage_in
 from placement.slots import Mix
 
 T = TypeVar("T")
@@ -51,6 +55,19 @@ def test_everything_is_there_once(stores: Stores) -> None:
     assert (counts[PODS_IN_FULL], counts[NODES], counts[NAMESPACES]) == (6000, 200, 8)
     assert (counts[DEPLOYMENTS], counts[STATEFUL_SETS], counts[REPLICA_SETS_IN_USE]) == (360, 40, 360)
     assert (counts[BUDGETS], counts[QUOTAS]) == (400, 8)
+    assert (counts[CLAIMS], counts[VOLUMES], counts[ATTACH_LIMITS]) == (600, 600, 200)
+
+
+def test_every_pod_of_a_stateful_set_has_a_volume_that_its_node_can_use(stores: Stores) -> None:
+    """So that the fit test finds it, and no pod is left out as not modelled."""
+    facts = [fact for _, store in stores for fact in store.values()]
+    storage, nodes = storage_in(facts), {node.name: node for node in stores.of(NODES).values()}
+    claiming = [pod for pod in stores.of(PODS_IN_FULL).values() if pod.needs.claims]
+    assert len(claiming) == 600
+    for pod in claiming:
+        (key,) = claims_of(pod)
+        ((zone,),) = storage.volumes[storage.claims[key].volume].terms
+        assert zone.allows(nodes[pod.node].labels[names.ZONE])
 
 
 def test_every_workload_has_the_mix_that_it_should_have(stores: Stores) -> None:

@@ -6,13 +6,15 @@ from functools import partial
 
 import pytest
 
-from benchmarks.walks import Walk, review_walks, walk_of
+from benchmarks.walks import PathFinder, Walk, event_walk, review_walks, walk_of
 from placement import pools
-from placement.model import Class, Kind, Pool, Workload
+from placement.model import Class, Pool
 from placement.policy import Policy
 from placement.slots import Mix
+from tests.builders.model import workload
 
 MOST_ROOMS, MOST_RETURNS = 10, 2
+MOST_ROOMS_OF_AN_EVENT, MOST_RETURNS_OF_AN_EVENT = 18, 4
 
 COUNTED: dict[str, tuple[str, int, int, int]] = {
     "nothing": ("", 0, 0, 0),
@@ -32,7 +34,7 @@ def test_rooms_and_returns(entries: str, rooms: int, returns: int, ways_back: in
 
 def test_calls_between_modules_are_entries() -> None:
     """Inside a module, back to a caller, and into what a dataclass generates, nobody enters anything."""
-    web, policy, some = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10), Policy(), [Pool("a", "m")]
+    web, policy, some = workload(), Policy(), [Pool("a", "m")]
     walk = walk_of(partial(pools.preferred_pool, 1, policy.slots, web, some))
     assert walk.entered == ("placement.pools", "placement.slots", "placement.model", "placement.slots")
     assert walk_of(partial(Mix.of, [Class.SPOT])).entered == ("placement.slots",)
@@ -45,3 +47,13 @@ def test_a_review_is_a_short_walk(pod: str) -> None:
     assert len(walk.rooms) <= MOST_ROOMS, walk.entered
     assert walk.returns <= MOST_RETURNS, walk.entered
     assert walk.entered.index("placement.decide") < walk.entered.index("placement.patch")
+
+
+def test_an_event_leads_to_a_release_on_a_short_path() -> None:
+    """From the change that is filed to the release that is written: facts, then the plan, then the write."""
+    walk = event_walk(PathFinder())
+    assert len(walk.rooms) <= MOST_ROOMS_OF_AN_EVENT, walk.entered
+    assert walk.returns <= MOST_RETURNS_OF_AN_EVENT, walk.entered
+    order = ["rebalancer.catalogue", "placement.plan.assess", "placement.plan.select", "placement.plan.planners.moves"]
+    assert sorted(order, key=walk.entered.index) == order
+    assert "rebalancer.executor" in walk.rooms

@@ -16,10 +16,10 @@ from kube.election import Terms
 from kube.following import Stores
 from kube.store import Store
 from placement import names
-from placement.availability import BudgetIndex
+from placement.availability import Availability, BudgetIndex
 from placement.clusterstate import ClusterState, cluster_state
 from placement.configuration import Configuration
-from placement.decide import Reason
+from placement.decide import Decision, Reason
 from placement.intent import intent_of
 from placement.model import (
     Budget,
@@ -37,11 +37,13 @@ from placement.model import (
 from placement.observation import Rates
 from placement.outage import Outages
 from placement.policy import Mistake
+from placement.refusal import PatchRefusal
 from placement.revision import Revision
 from placement.slots import Slots
 from webhook.decisioncache import Batch, Batches
 from webhook.ledger import Ledger
 from webhook.mistakes import Mistakes, write_nothing
+from webhook.refusals import Flavour, Given, Refusals
 from webhook.review import AdmissionCall, Verdict, controller, decided_slot, left_out
 
 LOOKED_UP_SECONDS = 10.0
@@ -65,6 +67,7 @@ class Placeable(NamedTuple):
 
     revision: Revision
     slots: Slots
+    availability: Availability
     mistakes: tuple[Mistake, ...]
     warnings: tuple[str, ...]
 
@@ -120,6 +123,7 @@ class Admission:
         mistakes: Mistakes | None = None,
         rates: Callable[[], Rates] = Rates,
         unled_seconds: Callable[[], float] = lambda: 0.0,
+        refusals: Refusals | None = None,
     ) -> None:
         self._stores = stores
         self._configuration = configuration
@@ -139,7 +143,11 @@ class Admission:
         self._is_stale = True  # the cluster's state, which is worked out again when a store has changed
         self._cluster = ClusterState(configuration)
         self.ledger = Ledger()
+        self._refusals = refusals or Refusals(lambda _owner, _namespace: "")
         stores.pods.subscribe(self.ledger.observe)
+        stores.pods.subscribe(self._refusals.observe)
+        stores.replica_sets.subscribe(self._refusals.observe_owner)
+        stores.stateful_sets.subscribe(self._refusals.observe_owner)
         stores.nodes.subscribe(self._mark_stale)
         stores.priority_classes.subscribe(self._mark_stale)
         stores.budgets.subscribe(self._mark_budgets)
@@ -162,7 +170,7 @@ class Admission:
             self._mistakes.report(found.revision.workload, found.mistakes, dry_run=request.dry_run)
         if slot == decided and not found.revision.template.carries_decision:
             return Verdict(Reason.DECIDED, None, found.mistakes, found.warnings)
-        return self._verdict(request, slot, found)
+        return self._verdict(request, owner, slot, found)
 
     def _slot(self, request: AdmissionCall, found: Placeable, decided: int | None, patient: bool) -> int:
         """The ordinal's; or the one that an earlier call decided on; or the lowest free one, which is then taken."""
@@ -184,13 +192,63 @@ class Admission:
             raise NotYet
         return slot
 
-    def _verdict(self, request: AdmissionCall, slot: int, found: Placeable) -> Verdict:
+    def _verdict(self, request: AdmissionCall, owner: Owner, slot: int, found: Placeable) -> Verdict:
         batch = self._batches.find(found.revision, request.raw_pod["spec"])
         decision, patch = batch.place(request.uid, slot, request.raw_pod, self._cluster_for(batch))
         warnings = found.warnings
+        refusal = self._refusal(request, owner, decision, found)
+        if refusal is not None:
+            return Verdict(Reason.REFUSED, None, found.mistakes, (*warnings, refusal.sentence))
         if decision.placed is None:
             warnings = (*warnings, decision.explanation)
         return Verdict(decision.reason, decision, found.mistakes, warnings, patch)
+
+    def _refusal(
+        self, request: AdmissionCall, owner: Owner, decision: Decision, found: Placeable
+    ) -> PatchRefusal | None:
+        """Who refuses pods with this patch, if anybody does. Whatever is given is noted, a dry run apart."""
+        now, refusals = self._now(), self._refusals
+        flavour = Flavour(decision.placed, decision.soft, decision.injection.priority_class)
+        refusal = refusals.standing.get((owner.uid, flavour)) if refusals.standing else None
+        is_patched = refusal is None or not refusal.lets_in(now)
+        if not request.dry_run:
+            workload = found.revision.workload
+            refusals.given.append(Given(owner, flavour, workload, request.uid, now, is_patched))
+            if not is_patched:
+                self.ledger.give_back(owner.uid, request.uid)
+        return None if is_patched else refusal
+
+    # --- pods that exist ---------------------------------------------------------------------------------------------
+
+    def pod(self, key: Key) -> Pod | None:
+        return self._stores.pods.get(key)
+
+    def node(self, name: str) -> Node | None:
+        return self._stores.nodes.get(Key("", name))
+
+    def placeable(self, pod: Pod) -> Placeable | Reason:
+        """What is known of a pod's workload. A released pod belongs to its Deployment."""
+        owner = pod.owner
+        if not self._is_synced():
+            return Reason.NOT_READY
+        if owner is None or owner.api_group != "apps":
+            return Reason.NOT_A_WORKLOAD
+        if not is_deployment(owner):
+            return self._placeable(owner, pod.namespace, patient=False)
+        workload = self._known(self._stores.deployments, owner, pod.namespace) if pod.is_released else None
+        namespace = self._stores.namespaces.get(Key("", pod.namespace))
+        if workload is None or namespace is None or not namespace.is_opted_in:
+            return Reason.UNKNOWN_OWNER
+        self._forget_outdated()
+        return self._worked_out(namespace, workload, workload)
+
+    def pods_of(self, workload: Workload) -> list[Pod]:
+        """All of them, released ones included."""
+        sets = self._stores.replica_sets.within(workload.namespace)
+        own = (each.uid for each in sets if each.owner is not None and each.owner.uid == workload.uid)
+        owners = {workload.uid, *own}
+        pods = self._stores.pods.within(workload.namespace)
+        return [pod for pod in pods if pod.owner is not None and pod.owner.uid in owners]
 
     def find(self, owner: Owner, namespace: str) -> Found:
         """Asks the API server for an owner that the caches do not know. Blocks, for a bounded time; any thread."""
@@ -264,7 +322,8 @@ class Admission:
         budgets = self._budgets.of(workload)
         intent = intent_of(sized, namespace, budgets, self._settled_by, self._configuration)
         revision = Revision(creator.uid, workload, intent.policy, creator.replicas, creator.selector, creator.template)
-        return Placeable(revision, intent.policy.slots, intent.mistakes, tuple(map(str, intent.mistakes)))
+        warnings = tuple(map(str, intent.mistakes))
+        return Placeable(revision, intent.policy.slots, intent.availability, intent.mistakes, warnings)
 
     def _forget_outdated(self) -> None:
         """What was worked out with other budgets or other rates."""

@@ -135,6 +135,15 @@ class Ledger:
                 if decision_id not in page.unseen:
                     self._note(page, _Unseen(uid, decision_id, slot, now))
 
+    def give_back(self, uid: str, decision_id: str) -> None:
+        """The decision is not carried out: its slot is free at once."""
+        with self._lock:
+            page = self._pages.get(uid)
+            unseen = page.unseen.get(decision_id) if page is not None else None
+            if page is not None and unseen is not None:
+                self._settle(page, unseen)
+                self._drop_if_empty(uid, page)
+
     def __len__(self) -> int:
         """How many decisions have not been seen yet."""
         with self._lock:

@@ -1,36 +1,65 @@
-"""Which ReplicaSets this replica decides on: how they change hands without a decision lost.
+"""Which ReplicaSets this replica decides on, and how they change hands without losing a decision.
 
-Ranks say which replica should decide, but replicas see each other come and go at different times. So rank alone is no
-permission: before its first decision on a ReplicaSet a replica asks all the others. Whoever is asked hands over what
-it has decided and not seen, and from that moment does not decide on it, unless it asks in turn; or it refuses, because
-it ranks higher and stays, and the call is forwarded to it. What the one has seen the other may still not have: so the
-answer tells the version of the pods' cache, and the new owner waits until its own has come that far.
+Ranks define which replica should decide, but replicas see each other come and go at different times. So rank alone is
+no permission: before its first decision on a ReplicaSet, a replica asks all the others. An asked replica hands over
+its decisions whose pods it has not seen, and from then on does not decide on the ReplicaSet unless it asks in turn. Or
+it refuses, because it ranks higher and stays, and the call is forwarded to it. The old owner may have seen pods that
+the new one has not. So the answer contains the version of the pods' cache, and the new owner waits for that version.
 
 Example: A owns a ReplicaSet, B is next in rank, C last. A gets SIGTERM.
-- A call reaches A: it forwards to B, whose view may still be the old one. B does not send it back, since A has passed
-  it on: it asks A and C, then decides.
-- A call reaches C, which knows nothing yet: C forwards to A, A to B.
-- A call reaches B, which knows nothing yet: B forwards to A, A back to B.
-D joins and ranks first. It may know that before A does, and asks A; A answers when it has seen D's Lease too.
+- A call reaches A. A forwards it to B, whose view may still be the old one. B does not send it back, since A forwarded
+  it. B asks A and C, then decides.
+- A call reaches C, which knows nothing yet. C forwards to A, A to B.
+- A call reaches B, which knows nothing yet. B forwards to A, A back to B.
+D joins and ranks first. It may know that before A does, and asks A. A answers when it has seen D's Lease too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from cachetools import LRUCache
 
+from webhook.evictionledger import OWNED, EvictionLedger
 from webhook.ledger import Ledger
 from webhook.peers import ASK_SECONDS, Estate, Peer, Peers, Refused, ranked
 
 log = logging.getLogger(__name__)
 
-MOST_OWNERS = 100_000  # ReplicaSets that are remembered as ours
+MOST_OWNERS = 100_000  # ReplicaSets remembered as ours
 PAUSE_SECONDS = 0.005
-SETTLE_SECONDS = 0.1  # for the last decisions of a replica that cannot be asked any more to be seen
-LEASE_SECONDS = ASK_SECONDS * 0.8  # to see the Lease of who asks; less than that one waits
+SETTLE_SECONDS = 0.1  # time to see the last decisions of a replica that no longer answers
+LEASE_SECONDS = ASK_SECONDS * 0.8  # time to see the Lease of the asking replica; less than that replica waits
+
+
+class Book(Protocol):
+    """What this replica has decided and not seen yet."""
+
+    def recent(self, uid: str) -> dict[str, int] | None:
+        """By the decision's id; None where none was made for a while."""
+
+    def take_over(self, uid: str, decisions: Mapping[str, int]) -> None:
+        """Notes what another replica has decided."""
+
+
+class Books:
+    """Slots by ReplicaSet, and evictions by workload."""
+
+    def __init__(self, ledger: Ledger, evictions: EvictionLedger) -> None:
+        self._ledger = ledger
+        self._evictions = evictions
+
+    def recent(self, uid: str) -> dict[str, int] | None:
+        return self._book(uid).recent(uid)
+
+    def take_over(self, uid: str, decisions: Mapping[str, int]) -> None:
+        self._book(uid).take_over(uid, decisions)
+
+    def _book(self, uid: str) -> Book:
+        return self._evictions if uid.startswith(OWNED) else self._ledger
 
 
 class Tenure:
@@ -39,20 +68,20 @@ class Tenure:
     def __init__(
         self,
         peers: Peers,
-        ledger: Ledger,
+        book: Book,
         latest: Callable[[], int] = lambda: 0,
         applied: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`latest`: nothing that happened to pods later is known here; `applied`: all up to there is."""
+        """`latest`: the newest version of pods known here; `applied`: everything up to this version is known."""
         self.peers = peers
-        self._ledger = ledger
+        self._book = book
         self._latest = latest
         self._applied = applied
         self._held: LRUCache[str, bool] = LRUCache(MOST_OWNERS)
         self._acquiring: dict[str, asyncio.Task[Peer | None]] = {}
 
     def holds(self, uid: str, passed: Sequence[str] = ()) -> bool:
-        """Whether this replica may decide, now: good until the next time that the caller waits for something."""
+        """Whether this replica may decide now. Valid until the caller next awaits something."""
         if self.peers.owner(uid, passed) is not None:
             self._held.pop(uid, None)
             return False
@@ -61,11 +90,11 @@ class Tenure:
         return uid in self._held
 
     async def acquire(self, uid: str) -> Peer | None:
-        """Asks the others, once for all calls that wait for it. Gives the one that refused: it decides instead."""
+        """Asks the others, once for all waiting calls. Returns the replica that refused, which decides instead."""
         task = self._acquiring.get(uid)
         if task is None:
             task = self._acquiring[uid] = asyncio.ensure_future(self._ask_all(uid))
-        return await asyncio.shield(task)  # the caller may go away
+        return await asyncio.shield(task)  # the caller may be cancelled
 
     async def _ask_all(self, uid: str) -> Peer | None:
         try:
@@ -77,7 +106,7 @@ class Tenure:
             await self._take_over(uid, [each for each in told if isinstance(each, Estate)])
             if None in told:
                 await asyncio.sleep(SETTLE_SECONDS)
-            if self._acquiring.get(uid) is asyncio.current_task():  # else it was handed on while we asked
+            if self._acquiring.get(uid) is asyncio.current_task():  # else it was handed over while we asked
                 self._held[uid] = True
             return None
         finally:
@@ -94,12 +123,12 @@ class Tenure:
         version = max((each.version for each in estates), default=0)
         for each in estates:
             if each != Estate():
-                self._ledger.take_over(uid, each.decisions)
+                self._book.take_over(uid, each.decisions)
         if not await _until(lambda: self._applied() >= version, ASK_SECONDS):
             log.warning("ReplicaSet %s taken over with a cache at version %d of %d", uid, self._applied(), version)
 
     async def hand_over(self, uid: str, asker: str) -> Estate | None:
-        """What a replica that takes over has to know; None where it is not to take over."""
+        """What a replica that takes over needs to know; None if it must not take over."""
         peers = self.peers
         if peers.outranks(uid, asker):
             if peers.stays or uid in self._acquiring:
@@ -108,7 +137,7 @@ class Tenure:
             return None  # we could not forward to it
         self._held.pop(uid, None)  # from here on, no waiting
         self._acquiring.pop(uid, None)
-        decisions = self._ledger.recent(uid)
+        decisions = self._book.recent(uid)
         return Estate() if decisions is None else Estate(self._latest(), decisions)
 
 

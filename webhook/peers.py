@@ -1,9 +1,9 @@
 """Several replicas decide as one: all pods of a ReplicaSet are decided on by the same replica.
 
-Replicas have caches of their own, and a decision is in nobody else's until its pod is seen. So a call is forwarded,
-as it came, to the replica that owns the ReplicaSet: the one that ranks highest for its UID (rendezvous hashing: every
-replica ranks alike, and when one goes only its own ReplicaSets change hands). Where that one cannot be reached, the
-next in rank owns it for a while. How a ReplicaSet changes hands is in `tenure`.
+Each replica has its own caches, and a decision is in no other replica's cache until its pod is seen. So a call is
+forwarded, unchanged, to the replica that owns the ReplicaSet: the one that ranks highest for its UID (rendezvous
+hashing: every replica computes the same ranks, and when one goes, only its own ReplicaSets change hands). If the owner
+cannot be reached, the next in rank owns the ReplicaSet for a while. `ownership` describes how one changes hands.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from placement import names
 
 log = logging.getLogger(__name__)
 
-FORWARDED = "x-spotweave-forwarded"  # header: the replicas that have passed the call on, and do not want it back
+FORWARDED = "x-spotweave-forwarded"  # header: the replicas that have forwarded the call, and must not get it back
 FORWARD_SECONDS = 1.0  # a peer may itself wait for its caches, and look an owner up
 ASK_SECONDS = 0.25
 SUSPECT_SECONDS = 5.0
@@ -41,14 +41,17 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Estate(msgspec.Struct, frozen=True):
-    """What it is told: decisions (id → slot) whose pods were not seen when the pods' cache was at this version."""
+    """The answer: decisions whose pods were not seen when the pods' cache was at this version.
+
+    Id → slot; for evictions the pod's UID → 0.
+    """
 
     version: int = 0
     decisions: dict[str, int] = {}
 
 
 class Refused(Exception):
-    """The replica that was asked ranks higher, is not leaving, and decides itself."""
+    """The asked replica ranks higher, is not leaving, and decides itself."""
 
 
 def ranked(uid: str, members: Iterable[str]) -> list[str]:
@@ -61,7 +64,7 @@ def nobody() -> Mapping[str, str]:
 
 
 class NoAnswer(Exception):
-    """A replica could not be reached, or gave no answer that is one."""
+    """A replica could not be reached, or gave no valid answer."""
 
 
 class Lines(Protocol):
@@ -74,14 +77,14 @@ class Lines(Protocol):
 
 
 class HttpsLines:
-    """Connections over TLS, which are kept."""
+    """Connections over TLS, which stay open."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
         self._context: ssl.SSLContext | None = None
 
     def trust(self, trusted: bytes) -> None:
-        """The authorities that peers' certificates are signed by. None of them: nobody is trusted, not the system's."""
+        """The authorities that sign peers' certificates. With none, no peer is trusted, not even by system CAs."""
         if not trusted:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             return
@@ -133,11 +136,11 @@ class Peers:
         self._known: frozenset[str] = frozenset()
 
     def owner(self, uid: str, passed: Sequence[str] = ()) -> Peer | None:
-        """The replica that owns the ReplicaSet; None where that is this one.
+        """The replica that owns the ReplicaSet; None if that is this one.
 
-        One whose Lease is not there, no more or not yet, owns nothing as long as there are others, unless one of these
-        has `passed` a call on to it. A call does not go back to who has passed it on; but to one of them it must where
-        this one leaves, and then that one knows.
+        A replica without a Lease, not yet or no longer, owns nothing while there are others, unless one of them has
+        forwarded (`passed`) a call to it. A call does not return to a replica that forwarded it. The exception is a
+        replica that leaves: it must return the call, and the other one then knows that it leaves.
         """
         members = self._members()
         self._note(frozenset(members))
@@ -151,13 +154,13 @@ class Peers:
         return None if first == self.own_name else (first, members[first])
 
     def others(self) -> list[Peer]:
-        """All that may have decided on something a moment ago: also those that leave, for as long as they answer."""
+        """All replicas that may have decided something a moment ago, including leaving ones while they answer."""
         leaving = {name: address for name, address in self._left().items() if name not in self._suspects}
         return [peer for peer in {**leaving, **self._members()}.items() if peer[0] != self.own_name]
 
     @property
     def stays(self) -> bool:
-        """This replica is one of them: it does not leave, and has seen its own Lease."""
+        """This replica is a member: it is not leaving, and has seen its own Lease."""
         return not self.is_leaving and self.is_member(self.own_name)
 
     def is_member(self, name: str) -> bool:
@@ -175,7 +178,7 @@ class Peers:
     async def forward(
         self, peer: Peer, body: bytes, passed: Sequence[str] = (), seconds: float = FORWARD_SECONDS
     ) -> bytes | None:
-        """The peer's answer; None where it gave none, and then it is passed over for a while."""
+        """The peer's answer; None if it gave none. It is then skipped for a while."""
         headers = {FORWARDED: ",".join((*passed, self.own_name))}
         path, seconds = names.WEBHOOK_PATH, min(seconds, FORWARD_SECONDS)
         try:
@@ -185,8 +188,19 @@ class Peers:
             self._suspect(peer, error)
             return None
 
+    async def pass_eviction(
+        self, peer: Peer, body: bytes, passed: Sequence[str] = (), seconds: float = FORWARD_SECONDS
+    ) -> bytes | None:
+        """The same for an eviction. It is in a hurry, so a late answer says nothing about the peer."""
+        headers = {FORWARDED: ",".join((*passed, self.own_name))}
+        try:
+            return _checked(*await self._lines.post(peer[1], names.EVICTION_PATH, body, headers, seconds))
+        except NoAnswer as error:
+            log.debug("replica %s at %s: %s", *peer, error)
+            return None
+
     async def ask(self, peer: Peer, uid: str) -> Estate | None:
-        """What the peer has to hand over; None where it did not answer. Raises Refused."""
+        """What the peer hands over; None if it did not answer. Raises Refused."""
         question = msgspec.json.encode(Question(uid, self.own_name))
         try:
             status, told = await self._lines.post(peer[1], names.HAND_OVER_PATH, question, {}, ASK_SECONDS)

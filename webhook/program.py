@@ -1,4 +1,4 @@
-"""The webhook program, put together: caches, admission, certificates, the Lease that tells other replicas of it."""
+"""The webhook program, put together: caches, admission, certificates, and the Lease that other replicas see."""
 
 from __future__ import annotations
 
@@ -19,24 +19,42 @@ import uvloop
 from certs.reconcile import Keeper
 from certs.renewal import Bundle, expiry
 from kube.client import Client
-from kube.configmaps import ObservedMemory, OutageMemory
+from kube.configmaps import ObservedMemory, OutageMemory, PauseMemory
 from kube.errors import ApiError
 from kube.events import EventWriter
+from kube.evictionnote import note_eviction
+from kube.failures import creation_failure
 from kube.following import Followed
 from kube.gctuning import spare_caches
 from kube.leadership import Leadership
 from kube.membership import RENEW_SECONDS, Membership, announce, withdraw
 from kube.owners import look_up
-from kube.resources import CONFIGURATION_VERSIONS, LEADER, PODS, STATE, WEBHOOK, WEBHOOK_LEASES, Lease, rows_of
+from kube.resources import (
+    CONFIGURATION_VERSIONS,
+    EVICTION_CONFIGURATION_VERSIONS,
+    LEADER,
+    NODES,
+    PODS,
+    STATE,
+    WEBHOOK,
+    WEBHOOK_LEASES,
+    Lease,
+    rows_of,
+)
 from kube.store import Store
 from placement import names
 from placement.configuration import Configuration
-from serving.listener import bind
+from placement.pause import standing
+from serving.listener import RECEIVED_BYTES, bind
 from webhook.admission import Admission, Caches
+from webhook.evictionledger import EvictionLedger
+from webhook.evictions import EvictionReviewer
 from webhook.metrics import WebhookMetrics
 from webhook.mistakes import Mistakes
-from webhook.ownership import Tenure
+from webhook.nodeends import NodeEnds
+from webhook.ownership import Books, Tenure
 from webhook.peers import HttpsLines, Peers
+from webhook.refusals import Refusals
 from webhook.reviewer import Reviewer
 from webhook.routes import ports
 from webhook.server import TlsIdentity, serve
@@ -45,28 +63,29 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 SOON_SECONDS = 0.1
-MOST_TRIES = 30  # to get a Lease, before the replica is ready without one
-BREATH_SECONDS = 0.5  # between two looks at the certificates: somebody may put his caBundle back as fast as we put ours
-LEAVE_SECONDS = 0.5  # for the other replicas to hear of it
+LOOK_SECONDS = 0.25  # between two looks at decisions that became no pods
+MOST_TRIES = 30  # to get a Lease; after that the replica is ready without one
+BREATH_SECONDS = 0.5  # between two checks of the certificates: another tool may restore its caBundle as fast as we do
+LEAVE_SECONDS = 0.5  # for the other replicas to notice
 UNSEEN_SECONDS = 2.0  # for our last decisions to be seen, at most
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the webhook listens (HOST:PORT each), and where other replicas reach it ("": it is alone)."""
+    """Where the webhook listens (HOST:PORT each), and where other replicas reach it ("" if there are none)."""
 
     admission: str
     probes: str
     is_shared: bool = False  # several processes listen on the same port
-    peers: str | None = None  # None: where all do
+    peers: str | None = None  # None: the same address as for admission
     advertised: str = ""
 
 
 def run(client: Client, configuration: Configuration, addresses: Addresses, keeper: Keeper) -> None:
-    """Until it is told to stop."""
+    """Runs until it is stopped."""
     program = WebhookProgram(client, configuration, addresses.advertised, keeper)
-    others = [bind(addresses.peers)] if addresses.peers else []
-    tls = [bind(addresses.admission, shared=addresses.is_shared), *others]
+    others = [bind(addresses.peers, received_bytes=RECEIVED_BYTES)] if addresses.peers else []
+    tls = [bind(addresses.admission, shared=addresses.is_shared, received_bytes=RECEIVED_BYTES), *others]
     plain = bind(addresses.probes)
     program.followed.start()
     program.is_spared = spare_caches(program.followed.awaited.wait_synced).is_set
@@ -112,7 +131,8 @@ class WebhookProgram:
         alone = frozenset() if advertised else {WEBHOOK_LEASES}
         self.followed = Followed(client, (row for row in rows_of(WEBHOOK) if row not in alone))
         stores = self.followed.stores
-        stores.of(CONFIGURATION_VERSIONS).subscribe(lambda *_: self._wake(self._look))
+        for each in (CONFIGURATION_VERSIONS, EVICTION_CONFIGURATION_VERSIONS):
+            stores.of(each).subscribe(lambda *_: self._wake(self._look))
         leadership = Leadership(stores.of(LEADER))
         self._loaded = self._trusted = b""
         self._membership = Membership(stores.of(WEBHOOK_LEASES) if advertised else Store[Lease]())
@@ -125,6 +145,9 @@ class WebhookProgram:
         self.metrics = WebhookMetrics()
         self.identity = TlsIdentity()
         self.events = EventWriter(client, self.name)
+        self.refusals = Refusals(
+            lambda owner, namespace: creation_failure(client, owner, namespace, time.time()), self.events.tell
+        )
         self.admission = Admission(
             Caches.of(stores),
             configuration,
@@ -135,15 +158,44 @@ class WebhookProgram:
             mistakes=Mistakes(self.events.tell),
             rates=lambda: observed.current.rates,
             unled_seconds=leadership.unled_seconds,
+            refusals=self.refusals,
         )
-        self.metrics.outage_version.set_function(lambda: outages.current.version)
-        self.metrics.show_outages(lambda: outages.current.standing(time.time()))
-        self.metrics.ledger.set_function(lambda: len(self.admission.ledger))
-        self.metrics.cache_age.set_function(lambda: self.followed.awaited.age_seconds(time.monotonic()))
-        ledger = self.admission.ledger
-        tenure = Tenure(self.peers, ledger, lambda: pods.latest, lambda: pods.applied) if self.peers else None
+        ledger = EvictionLedger()
+        books = Books(self.admission.ledger, ledger)
+        tenure = Tenure(self.peers, books, lambda: pods.latest, lambda: pods.applied) if self.peers else None
         reviewer = Reviewer(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"), tenure)
-        self.ports = ports(reviewer, self.metrics, self.missing)
+        evictions = self._evictions(configuration, ledger, tenure, leadership)
+        self.ports = ports(reviewer, self.metrics, self.missing, evictions)
+        self._show()
+
+    def _evictions(
+        self, configuration: Configuration, ledger: EvictionLedger, tenure: Tenure | None, leadership: Leadership
+    ) -> EvictionReviewer:
+        stores, client = self.followed.stores, self._client
+        pause = PauseMemory(stores.of(STATE), lambda: None)
+        node_ends = NodeEnds(configuration)
+        stores.of(NODES).subscribe(node_ends.see)
+        return EvictionReviewer(
+            self.admission,
+            self.metrics,
+            configuration,
+            lambda pod, text: note_eviction(client, pod, text),
+            executor=ThreadPoolExecutor(16, "eviction"),
+            ledger=ledger,
+            tenure=tenure,
+            node_ends=node_ends,
+            is_paused=lambda now: standing(pause.current, now) is not None,
+            unled_seconds=leadership.unled_seconds,
+        )
+
+    def _show(self) -> None:
+        """What the metrics read when they are asked for."""
+        metrics, outages = self.metrics, self._outages
+        metrics.outage_version.set_function(lambda: outages.current.version)
+        metrics.show_outages(lambda: outages.current.standing(time.time()))
+        metrics.show_refusals(self.refusals.let_in)
+        metrics.ledger.set_function(lambda: len(self.admission.ledger))
+        metrics.cache_age.set_function(lambda: self.followed.awaited.age_seconds(time.monotonic()))
 
     def missing(self) -> str | None:
         """What is missing until this replica is ready."""
@@ -156,21 +208,23 @@ class WebhookProgram:
         return self.followed.missing() or self._keeper.missing(datetime.now(UTC))
 
     async def chores(self) -> None:
-        """What goes on beside the calls, for as long as the program runs."""
+        """Background work beside the calls, while the program runs."""
         self._loop = asyncio.get_running_loop()
-        await asyncio.gather(self._keep_certificates(), *([self._keep_lease()] if self.peers else []))
+        await asyncio.gather(
+            self._keep_certificates(), self._watch_refusals(), *([self._keep_lease()] if self.peers else [])
+        )
 
     async def able(self) -> None:
-        """Waits until pods can be placed: calls that come sooner would be for nothing.
+        """Waits until pods can be placed. Earlier calls would have no effect.
 
-        Also until the garbage collector has been through what was read: on a busy machine that may take a second, in
-        which nothing is answered.
+        Also waits until the garbage collector has walked through what was read. On a busy machine that may take a
+        second, in which no call is answered.
         """
         while self._unable() is not None or not self.is_spared():
             await asyncio.sleep(SOON_SECONDS)
 
     async def leave(self) -> None:
-        """Decides no more, tells the other replicas, which own our ReplicaSets then, and answers their questions."""
+        """Stops deciding, announces it to the other replicas, which then own our ReplicaSets, and hands over."""
         self._is_leaving = True
         if self.peers is None:
             return
@@ -183,12 +237,12 @@ class WebhookProgram:
             await asyncio.sleep(SOON_SECONDS)
 
     async def _keep_lease(self) -> None:
-        """Holds our Lease while we can place pods; clears away what killed replicas left.
+        """Holds our Lease while we can place pods, and removes the Leases of killed replicas.
 
-        Where Leases cannot be had, pods are placed all the same: off by a few is better than not at all.
+        If Leases are unavailable, pods are still placed: a mix that is off by a few is better than none.
         """
         loop, tries = asyncio.get_running_loop(), 0
-        await self.listening.wait()  # whoever sees our Lease may call
+        await self.listening.wait()  # replicas that see our Lease may call
         while not self._is_leaving:
             try:
                 if self._unable() is None:
@@ -207,14 +261,14 @@ class WebhookProgram:
             self._renew.clear()
 
     def _wake(self, event: asyncio.Event) -> None:
-        """Called from an informer's thread: there is news, of outages or of the caBundle."""
+        """Called from an informer's thread when outages or the caBundle have changed."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(event.set)
 
     async def _keep_certificates(self) -> None:
-        """Keeps the certificates as they should be: a pass from time to time, and when a caBundle may have changed.
+        """Maintains the certificates: a pass at regular intervals, and when a caBundle may have changed.
 
-        Whatever goes wrong is told and tried again: to serve with what is loaded is better than to end.
+        An error is logged and the pass is tried again: serving with what is loaded is better than exiting.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -231,8 +285,18 @@ class WebhookProgram:
                 await asyncio.wait_for(self._look.wait(), max(0.0, pause - BREATH_SECONDS))
             self._look.clear()
 
+    async def _watch_refusals(self) -> None:
+        """Looks for decisions that became no pods, and why. It asks the API server, so it has a thread of its own."""
+        loop, looker = asyncio.get_running_loop(), ThreadPoolExecutor(1, "refusals")
+        while True:
+            try:
+                await loop.run_in_executor(looker, self.refusals.look)
+            except Exception:  # the boundary
+                log.exception("refusals: unexpected error; pods are admitted as before")
+            await asyncio.sleep(LOOK_SECONDS)
+
     def _serve_with(self, bundle: Bundle | None) -> None:
-        """Our own leaf first: what peers are judged by may be garbled, and callers do not care."""
+        """Loads our own leaf first: the authorities for peers may be unreadable, which does not affect callers."""
         if bundle is not None and bundle.leaf != self._loaded:
             self.identity.load(bundle.leaf, bundle.leaf_key)
             self._loaded = bundle.leaf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -11,6 +12,7 @@ from placement import names
 from placement.decide import Decision, Reason
 from placement.model import DEFAULT_SCHEDULER, Kind, Owner, Pod
 from placement.policy import Mistake
+from serving.parser import BEGINNING_BYTES
 
 _GROUP = "admission.k8s.io/"
 API_VERSION = _GROUP + "v1"
@@ -20,6 +22,12 @@ _WARNING_LENGTH = 250  # longer ones are cut by the API server
 # What the API server and etcd take; a pod that is close to it already is left as it is.
 LARGEST_POD = 1_400_000
 LARGEST_ANNOTATIONS = 256 * 1024
+# Anybody can send a review. `[],[],[]` takes twenty times as much memory as it is long.
+SMALL = 64 * 1024  # bytes; of those it does not matter
+MOST_VALUES = 250_000  # in one review; a real pod of the largest size has a third of it
+VALUE_BYTES = 64
+LONGEST_UID = 128
+LONGEST_QUOTED = 100
 
 
 class PodTooLarge(ValueError):
@@ -117,16 +125,54 @@ def parse(body: bytes) -> AdmissionCall:
     try:
         review = _decoded(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedReview(f"not JSON: {error}") from error
+        raise MalformedReview(f"not JSON: {_quoted(error)}") from error
     version, request = (review.get("apiVersion"), review.get("request")) if isinstance(review, dict) else (None, None)
     uid = request.get("uid") if isinstance(request, dict) else None
     if version != API_VERSION:
         is_kin = isinstance(version, str) and version.startswith(_GROUP)
-        told = f"expected an AdmissionReview of {API_VERSION}, got {version!r}"
-        raise MalformedReview(told, str(uid or "") if is_kin else "", str(version))
-    if not isinstance(request, dict) or not isinstance(uid, str) or not uid:
+        told = f"expected an AdmissionReview of {API_VERSION}, got {_quoted(repr(version))}"
+        raise MalformedReview(told, str(uid) if is_kin and is_uid(uid) else "", _quoted(version))
+    if not isinstance(request, dict) or not is_uid(uid):
         raise MalformedReview("the review has no request with a uid")
     return _request(request, len(body))
+
+
+def values_in(body: bytes) -> int:
+    """How many values there are at most, without reading them."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
+
+
+def weight(body: bytes) -> int:
+    """About how much memory a review takes once it is read, in bytes."""
+    return len(body) + VALUE_BYTES * values_in(body)
+
+
+def is_oversized(body: bytes) -> bool:
+    """Whether it is so large that the pod would be left unchanged, or could only be meant to do harm."""
+    return len(body) > LARGEST_POD or (len(body) > SMALL and values_in(body) > MOST_VALUES)
+
+
+# As the API server writes it, at the beginning: the rest of a large review is not even kept.
+_UID = re.compile(rb'"request"\s*:\s*\{\s*"uid"\s*:\s*"([^"\\]{1,%d})"' % LONGEST_UID)
+
+
+def uid_of(body: bytes) -> str:
+    """The call's, without reading the rest. Raises MalformedReview."""
+    found = _UID.search(body, 0, BEGINNING_BYTES)
+    uid = found[1].decode("latin-1") if found is not None else ""
+    if not is_uid(uid):
+        raise MalformedReview("the review is too large, and does not begin with a request and its uid")
+    return uid
+
+
+def is_uid(uid: Any) -> bool:
+    """It is written to logs and to the pod."""
+    return isinstance(uid, str) and 0 < len(uid) <= LONGEST_UID and uid.isascii() and uid.isprintable()
+
+
+def _quoted(value: object) -> str:
+    """As much of it as belongs into a sentence."""
+    return str(value)[:LONGEST_QUOTED]
 
 
 def _decoded(body: bytes) -> Any:
@@ -211,7 +257,7 @@ def answer(request: AdmissionCall, verdict: Verdict) -> bytes:
         response["patch"] = _patch(request, verdict.patch)  # written as base64
     if verdict.warnings:
         response["warnings"] = [text[:_WARNING_LENGTH] for text in verdict.warnings]
-    return _review(response)
+    return review_text(response)
 
 
 def _patch(request: AdmissionCall, operations: Sequence[Any]) -> bytes:
@@ -237,8 +283,9 @@ def _annotations_size(encoded: bytes) -> int:
 
 def unchanged(uid: str, version: str = API_VERSION) -> bytes:
     """The answer when anything went wrong: allowed, unchanged."""
-    return _review({"uid": uid, "allowed": True}, version)
+    return review_text({"uid": uid, "allowed": True}, version)
 
 
-def _review(response: dict[str, Any], version: str = API_VERSION) -> bytes:
+def review_text(response: dict[str, Any], version: str = API_VERSION) -> bytes:
+    """A review with this response."""
     return _encode({"apiVersion": version, "kind": "AdmissionReview", "response": response})

@@ -17,14 +17,28 @@ from webhook.admission import Admission, Found, NotYet
 from webhook.metrics import WebhookMetrics
 from webhook.ownership import Tenure
 from webhook.peers import Estate, Question
-from webhook.review import AdmissionCall, MalformedReview, PodTooLarge, Verdict, answer, owner_uid, parse, unchanged
+from webhook.review import (
+    AdmissionCall,
+    MalformedReview,
+    PodTooLarge,
+    Verdict,
+    answer,
+    is_oversized,
+    owner_uid,
+    parse,
+    uid_of,
+    unchanged,
+    weight,
+)
 
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 0.25
 PAUSE_SECONDS = 0.005
-ELSEWHERE_SECONDS = 1.5  # for other replicas to answer, all together; then the pod is decided on here, whoever owns it
+ELSEWHERE_SECONDS = 1.5  # for other replicas to answer, all together; then this one decides, owner or not
 LONGEST_SECONDS = 2.5  # for a look-up to be done, counted from the call: the API server gives up after 3
+MOST_LOOK_UPS = 64  # at once: whoever forges reviews must not make us flood the API server
+MOST_WAITING_BYTES = 64 * 1024**2  # of reviews that wait; a burst of 200 pods takes a fifth of it
 
 
 class Reviewer:
@@ -42,14 +56,15 @@ class Reviewer:
         self._executor = executor
         self._tenure = tenure
         self._look_ups: dict[str, Future[Found]] = {}  # under way, by the owner's UID
+        self._waiting_bytes = 0
 
-    def answer(self, body: bytes, passed: Sequence[str] = ()) -> bytes | Awaitable[bytes]:
+    def answer(self, body: bytes, passed: Sequence[str] = (), dropped: int = 0) -> bytes | Awaitable[bytes]:
         """The answer, or something to wait for: another replica, or the caches. Most calls need neither.
 
-        `passed` are the replicas that have passed the call on to this one.
+        `passed` are the replicas that have passed the call on to this one. `dropped` bytes of the body were not kept.
         """
         started = time.monotonic()
-        call = self._read(body)
+        call = self._read(body, dropped)
         if isinstance(call, bytes):
             return call
         if self._may_decide(call, passed):
@@ -57,11 +72,15 @@ class Reviewer:
                 return self._open(call, lambda: self._admission.place(call, patient=True), started)
             except NotYet:
                 pass
+        if self._waiting_bytes + weight(body) > MOST_WAITING_BYTES:
+            return self._open(call, lambda: self._admission.place(call), started)
         return self._wait(call, body, passed, started)
 
-    def _read(self, body: bytes) -> AdmissionCall | bytes:
+    def _read(self, body: bytes, dropped: int) -> AdmissionCall | bytes:
         """The call; or its answer, where it makes no sense but says whose it is. Else raises MalformedReview."""
         try:
+            if dropped or is_oversized(body):
+                return self._left(uid_of(body), len(body) + dropped)
             return parse(body)
         except MalformedReview as error:
             log.warning("request %s: malformed review: %s", error.uid or "without a uid", error)
@@ -69,6 +88,12 @@ class Reviewer:
             if error.uid:
                 return unchanged(error.uid, error.version)
             raise
+
+    def _left(self, uid: str, size: int) -> bytes:
+        """The answer to a review that is not worth reading."""
+        log.warning("request %s: left unchanged because the review is too large: %d bytes", uid, size)
+        self._metrics.count(Verdict(Reason.TOO_LARGE))
+        return unchanged(uid)
 
     async def hand_over(self, body: bytes) -> bytes | None:
         """What another replica has to know before it decides on a ReplicaSet; None where it is not to decide."""
@@ -107,11 +132,15 @@ class Reviewer:
 
     async def _wait(self, call: AdmissionCall, body: bytes, passed: Sequence[str], started: float) -> bytes:
         """An answer that takes a while, observed as such wherever it comes from; and never none."""
+        held = weight(body)
+        self._waiting_bytes += held
         try:
             return await self._answer_later(call, body, passed, started)
         except Exception:  # the boundary, as in `_open`
             log.exception("request %s: allowed unchanged", call.uid)
             return self._failed(call, started)
+        finally:
+            self._waiting_bytes -= held
 
     async def _answer_later(self, call: AdmissionCall, body: bytes, passed: Sequence[str], started: float) -> bytes:
         """Waits for the owner's answer; or for the caches, then looks up what they lack, then decides all the same."""
@@ -145,6 +174,9 @@ class Reviewer:
         """
         loop = asyncio.get_running_loop()
         found = self._look_ups.get(owner.uid)
+        if found is None and len(self._look_ups) >= MOST_LOOK_UPS:
+            log.warning("request %s: %s %s is not looked up: too many others are", call.uid, owner.kind, owner.name)
+            return None
         if found is None:
             found = loop.run_in_executor(self._executor, self._admission.find, owner, call.namespace)
             self._look_ups[owner.uid] = found
@@ -161,7 +193,7 @@ class Reviewer:
         return answer
 
     def _open(self, call: AdmissionCall, place: Callable[[], Verdict], started: float | None = None) -> bytes:
-        """One of the program's two boundaries: an error of ours must not cost anybody a pod."""
+        """One of the program's two boundaries: an error of ours must not stop a pod."""
         began = time.monotonic() if started is None else started
         try:
             verdict = place()

@@ -1,6 +1,6 @@
 """Which paths the webhook answers: admission and hand-overs over TLS alone, probes and metrics on both ports.
 
-In plain text anybody's review could use up slots, so that port has no route to them, however the path is written.
+Over plain HTTP, any client's review could use up slots. So that port has no route to them, however the path is written.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from placement import names
-from serving.listener import Answer
-from serving.messages import Request, Response, text
+from serving.messages import Answer, Request, Response, text
 from serving.probes import exposed, probe_routes
 from serving.routes import Routes
 from webhook import peers
+from webhook.evictions import EvictionReviewer
 from webhook.metrics import WebhookMetrics
 from webhook.review import MalformedReview
 from webhook.reviewer import Reviewer
@@ -30,11 +30,18 @@ class PortAnswers:
     plain: Answer
 
 
-def ports(reviewer: Reviewer, metrics: WebhookMetrics, missing: Callable[[], str | None]) -> PortAnswers:
+def ports(
+    reviewer: Reviewer,
+    metrics: WebhookMetrics,
+    missing: Callable[[], str | None],
+    evictions: EvictionReviewer | None = None,
+) -> PortAnswers:
     """`missing` gives what is missing until it is ready, or None."""
     probes = probe_routes(missing, lambda _request: exposed(metrics.text()))
     admission = AdmissionRoutes(reviewer)
     reviews = {names.WEBHOOK_PATH: {"POST": admission.mutate}, names.HAND_OVER_PATH: {"POST": admission.hand_over}}
+    if evictions is not None:
+        reviews[names.EVICTION_PATH] = {"POST": EvictionRoute(evictions).evict}
     return PortAnswers(Routes({**reviews, **probes}).answer, Routes(probes).answer)
 
 
@@ -49,7 +56,7 @@ class AdmissionRoutes:
             return _not_json(request)
         passed = request.headers.get(FORWARDED, b"").decode("latin-1")
         try:
-            answer = self._reviewer.answer(request.body, passed.split(",") if passed else ())
+            answer = self._reviewer.answer(request.body, passed.split(",") if passed else (), request.dropped)
         except MalformedReview as error:
             return text(400, str(error))
         return Response(200, answer) if isinstance(answer, bytes) else _later(answer)
@@ -65,6 +72,23 @@ class AdmissionRoutes:
         except MalformedReview as error:
             return text(400, str(error))
         return text(409, "this replica decides") if answer is None else Response(200, answer)
+
+
+class EvictionRoute:
+    """The same for evictions."""
+
+    def __init__(self, reviewer: EvictionReviewer) -> None:
+        self._reviewer = reviewer
+
+    def evict(self, request: Request) -> Response | Awaitable[Response]:
+        if not request.headers.get(b"content-type", b"").lower().startswith(JSON):
+            return _not_json(request)
+        passed = request.headers.get(FORWARDED, b"").decode("latin-1")
+        try:
+            answer = self._reviewer.answer(request.body, passed.split(",") if passed else ())
+        except MalformedReview as error:
+            return text(400, str(error))
+        return Response(200, answer) if isinstance(answer, bytes) else _later(answer)
 
 
 async def _later(answer: Awaitable[bytes]) -> Response:

@@ -7,6 +7,7 @@ outlives its parent. How connections are treated, and why, is in `serving.listen
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -15,13 +16,18 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from serving.listener import Listener
+from serving.memory import fitted, memory_limit, open_files_limit
 from serving.parser import KIB, MIB, Limits
+from webhook.review import LARGEST_POD
 from webhook.routes import PortAnswers
+
+log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 10.0
 LARGEST_BODY = 7 * MIB  # a 3 MiB object, its old version and the review around them
-ADMISSION = Limits(body_bytes=LARGEST_BODY, connections=4000)  # an API server has one for each call under way
-PROBES = Limits(body_bytes=64 * KIB)
+# As many connections as there is memory for. A pod that is too large to be patched is not worth keeping.
+ADMISSION = Limits(head_bytes=16 * KIB, body_bytes=LARGEST_BODY, kept_bytes=LARGEST_POD)
+PROBES = Limits(body_bytes=64 * KIB, connections=100)
 
 
 class TlsIdentity:
@@ -57,13 +63,17 @@ async def serve(
     enter: Callable[[], Awaitable[None]] | None = None,
     listening: asyncio.Event | None = None,
     leave: Callable[[], Awaitable[None]] | None = None,
+    memory: Callable[[], int] = memory_limit,
 ) -> None:
     """Serves until SIGTERM or SIGINT: admission over TLS, and probes and metrics in plain text beside it.
 
     Admission is listened for once `enter` is done, and then `listening` is set. `leave` is called first when it ends,
-    while calls are still answered. `background` goes on for as long as it serves; if it fails, so does this.
+    while calls are still answered. `background` goes on for as long as it serves; if it fails, so does this. `memory`
+    is how many bytes the container may use, which limits how much is taken from callers.
     """
-    admission = [Listener(ports.tls, ADMISSION) for _ in tls]
+    limits = fitted(ADMISSION, memory() // max(1, len(tls)), open_files_limit())
+    log.info("admission: up to %d connections, %d MiB of bodies", limits.connections, limits.held_bytes // MIB)
+    admission = [Listener(ports.tls, limits) for _ in tls]
     probes = Listener(ports.plain, PROBES)
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def pod_spec() -> dict[str, Any]:
-    """What a template says of a pod of middling size."""
+    """The template of a pod of medium size."""
     mounts = [{"name": f"volume-{index}", "mountPath": f"/var/data/{index}", "readOnly": True} for index in range(4)]
     probe = {"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"}, "periodSeconds": 10, "timeoutSeconds": 1}
     container = {
@@ -137,11 +137,11 @@ def review() -> dict[str, Any]:
 def prepare(directory: Path) -> None:
     """Everything that a server and its load need: the Go programs, certificates and the review."""
     build(HERE, directory, "./reference", "./load")
-    _certificates(directory)
+    certificates(directory)
     (directory / "review.json").write_text(json.dumps(review()))
 
 
-def _certificates(directory: Path) -> None:
+def certificates(directory: Path) -> None:
     now = datetime.now(UTC)
     authority = new_authority(now)
     leaf = issue(authority, HOSTS, now)
@@ -152,6 +152,13 @@ def _certificates(directory: Path) -> None:
 @contextmanager
 def server(directory: Path, which: str) -> Iterator[str]:
     """Ours or the reference, in a process of its own; gives its address."""
+    with serving(directory, which) as (address, _process_id):
+        yield address
+
+
+@contextmanager
+def serving(directory: Path, which: str = "ours") -> Iterator[tuple[str, int]]:
+    """The same; gives its address and the process's id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -160,7 +167,7 @@ def server(directory: Path, which: str) -> Iterator[str]:
     process = subprocess.Popen([*(ours if which == "ours" else [str(directory / "reference")]), *files])
     try:
         _wait_for(address)
-        yield address
+        yield address, process.pid
     finally:
         process.terminate()
         process.wait()
@@ -174,11 +181,11 @@ def _wait_for(address: str) -> None:
             if probe.connect_ex((host, int(port))) == 0:
                 return
         time.sleep(0.05)
-    raise TimeoutError(f"nobody listens on {address}")
+    raise TimeoutError(f"no server listens on {address}")
 
 
 def _check_same_patch(directory: Path, ours: str, reference: str) -> None:
-    """Else the figures say nothing: either has more to write than the other."""
+    """Otherwise the figures mean nothing: one would have more to write than the other."""
     own, other = _patch(directory, ours), _patch(directory, reference)
     if own != other:
         raise AssertionError(f"ours answers with {own}, the reference with {other}")
@@ -201,7 +208,7 @@ def _round(directory: Path, ours: str, reference: str) -> dict[str, dict[str, fl
 def load(
     directory: Path, address: str, connections: int = CONNECTIONS, seconds: float = SECONDS, *, anew: bool = False
 ) -> dict[str, float]:
-    """Sends the review again and again; `anew` opens a connection for each."""
+    """Sends the review repeatedly; `anew` opens a connection for each."""
     command = [str(directory / "load"), str(directory / "ca.crt"), address, str(directory / "review.json")]
     options = [str(connections), str(seconds), *(["anew"] if anew else [])]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=True)

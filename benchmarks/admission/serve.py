@@ -15,13 +15,14 @@ from placement import names
 from placement.configuration import Configuration
 from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Workload
 from placement.outage import Outages
-from serving.listener import bind
+from serving.listener import RECEIVED_BYTES, bind
 from webhook.admission import Admission, Caches
 from webhook.metrics import WebhookMetrics
 from webhook.reviewer import Reviewer
 from webhook.routes import ports
 from webhook.server import TlsIdentity, serve
 
+MEMORY_BYTES = 512 * 1024**2  # as the manifests have it
 UID = "7e2b1f5c-0000-4000-8000-000000000001"
 
 
@@ -45,7 +46,7 @@ def stores() -> Caches:
 
 
 def running_pods(into: Caches) -> None:
-    """Eleven: the next slot is spot, which has the larger patch."""
+    """Eleven pods, so that the next slot is spot, which has the larger patch."""
     for slot in range(11):
         annotations = {names.SLOT: str(slot)}
         owner = Owner("ReplicaSet", "web-abc", UID)
@@ -71,7 +72,8 @@ async def main(certificate: str, key: str, address: str) -> None:
     spare_caches(lambda _seconds: True)  # as the program itself does
     identity.load(Path(certificate).read_bytes(), Path(key).read_bytes())
     both = ports(Reviewer(admission, metrics), metrics, lambda: None)
-    await serve(both, identity, [bind(address)], bind("127.0.0.1:0"), background=forever)
+    sockets = [bind(address, received_bytes=RECEIVED_BYTES)], bind("127.0.0.1:0")
+    await serve(both, identity, *sockets, background=forever, memory=lambda: MEMORY_BYTES)
 
 
 if __name__ == "__main__":

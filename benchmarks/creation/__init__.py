@@ -1,1 +1,1 @@
-"""Creating pods through a real API server: with nobody, with ours, with an in-tree policy that makes the same patch."""
+"""Creating pods through a real API server: without admission, with ours, with an in-tree policy and the same patch."""

@@ -1,8 +1,8 @@
-"""Pods created by a Go client: latency on one connection, rate and latency on sixteen; and what they cost whom.
+"""Pods created by a Go client: latency on one connection, rate and latency on sixteen, and the CPU time of each part.
 
 Only etcd, the API server and the contender work meanwhile. The controller manager runs without the controllers that
-watch pods, scheduler and KWOK not at all: nobody but the client creates, binds or deletes pods, and the ReplicaSet that
-the pods name as their controller is an object that nobody acts upon.
+watch pods; scheduler and KWOK do not run. So only the client creates, binds or deletes pods, and no controller acts on
+the ReplicaSet that the pods name as their owner.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 OPTIONS = Options(
     extra_arguments={
         CONTROLLER_MANAGER: ("--controllers=serviceaccount-controller,namespace-controller",),
-        APISERVER: ("--disable-admission-plugins=TaintNodesByCondition",),  # nobody would remove the taint
+        APISERVER: ("--disable-admission-plugins=TaintNodesByCondition",),  # nothing would remove the taint
     }
 )
 FIGURES = {

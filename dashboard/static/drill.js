@@ -79,7 +79,7 @@ function drawLoss(data) {
 }
 
 function drawRoom({ spot, onDemand, allOnDemand }) {
-  const line = (fit, text) => h("li", {}, verdict(fit.fits, text), fit.fits ? "" : ` The smallest pod that does not fit is ${fit.leftOut}.`);
+  const line = (fit, text) => h("li", {}, verdict(fit.fits, text), fit.fits ? "" : ` The smallest pod that does not fit is ${fit.leftOut}: ${fit.reason}.`);
   return [
     spot.pods > 0 && line(spot, `${count(spot.pods, "spot pod")} ${spot.fits ? "fit" : "do not all fit"} on the remaining spot nodes, by resource requests.`),
     onDemand.pods > 0 && line(onDemand, `${count(onDemand.pods, "on-demand pod")} ${onDemand.fits ? "fit" : "do not all fit"} on the remaining on-demand nodes, by resource requests.`),
@@ -93,6 +93,7 @@ function drawChange(data) {
   const [now, then] = [data.exposure, data.exposureAfter];
   const rows = [
     ["Wanted mix (spot + on-demand)", mix(data.wantedNow), mix(data.wanted)],
+    ["Expected mix, after all moves", mix(data.actual), data.then && mix(data.then)],
     ["Cost relative to all on-demand", percent(data.savings.cost), data.savingsAfter && percent(data.savingsAfter.cost)],
     ["Headroom", signed(now.headroom), then && signed(then.headroom)],
     ...Object.entries(DOMAINS).map(([domain, text]) => [`${text}: replicas lost`, told(now, domain), then && told(then, domain)]),

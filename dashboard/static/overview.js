@@ -7,7 +7,7 @@ const SQUARES = 24; // nodes of a pool that are drawn one by one
 
 export function overview({ announce }) {
   const banners = h("div", {}), tiles = h("div", { class: "tiles" }), line = h("div", {}), losses = h("div", {});
-  const exposed = h("div", {}), map = h("div", {}), moves = h("div", {}), events = h("div", {}), gangs = h("div", {});
+  const exposed = h("div", {}), map = h("div", {}), moves = h("div", {}), events = h("div", {}), gangs = h("div", {}), skipped = h("div", {});
   const root = h("div", {}, h("h1", { class: "unseen" }, "Overview"), banners, tiles,
     h("div", { class: "columns" },
       section("Spot share over time", line),
@@ -15,6 +15,7 @@ export function overview({ announce }) {
     section("Most exposed workloads", exposed),
     section("Nodes and pools", map),
     h("div", { class: "columns" }, section("Moves", moves), section("What happened", events)),
+    section("Not placed", skipped),
     section("Gangs", gangs));
   let told = null;
   return {
@@ -27,8 +28,9 @@ export function overview({ announce }) {
       fill(losses, [seen.exposed.declared, seen.exposed.assumed], drawLosses);
       fill(exposed, seen.exposed, drawExposed);
       fill(map, seen.pools.pools, () => drawMap(seen.pools));
-      fill(moves, seen.moves, drawMoves);
+      fill(moves, [seen.moves, seen.held], drawMoves);
       fill(events, seen.events, drawEvents);
+      fill(skipped, seen.skipped, drawSkipped);
       fill(gangs, seen.gangs, () => h("p", { class: "quiet" }, "No gang is waiting. This section shows their queue."));
       const news = summary(seen);
       if (told !== null && told !== news) announce(news);
@@ -185,10 +187,12 @@ function drawNode(node) {
 
 // --- moves ----------------------------------------------------------------------------------------------------------
 
-function drawMoves(moves) {
-  const idle = !moves.runningTotal && !moves.nextTotal && !moves.skippedTotal;
+function drawMoves([moves, held]) {
+  const idle = !moves.runningTotal && !moves.nextTotal && !moves.skippedTotal && !held.pods;
   if (idle) return h("p", {}, verdict(true, "Nothing to move: every pod runs where it should, or as close to that as possible."));
   return [
+    held.pods > 0 && [h("h3", {}, `Evictions held (${whole(held.pods)})`), h("ul", {}, held.evictions.slice(0, 8).map((each) =>
+      h("li", {}, link(each), " ", drawHeld(each))))],
     moves.runningTotal > 0 && [h("h3", {}, `Under way (${moves.runningTotal})`), h("ul", {}, moves.running.slice(0, 8).map((each) =>
       h("li", {}, link(each), ` ${each.pod} on ${each.node} serves until its replacement is ready`)))],
     moves.nextTotal > 0 && [h("h3", {}, `Next (${moves.nextTotal})`), h("ul", {}, moves.next.slice(0, 8).map((each) =>
@@ -197,6 +201,20 @@ function drawMoves(moves) {
       h("details", { "data-key": "blocked" }, h("summary", {}, "Which workloads"), h("ul", {}, moves.skipped.map((each) => h("li", {}, `${each.workload}: ${each.reason}`))))],
   ];
 }
+
+// An eviction by others, which waits for the replacement.
+export const drawHeld = (each) => [`${each.pod}: since `, clock(each.since), ", until ", clock(each.until), ` at the latest; asked for by ${each.by}`];
+
+const drawSkipped = ({ pods, reasons, reasonsTotal }) => pods
+  ? [
+    table("Pods of opted-in namespaces that are not placed", [
+      ["Namespace", (each) => each.namespace],
+      ["Pods", (each) => whole(each.pods), "number"],
+      ["Why", (each) => each.text, "wide"],
+    ], reasons.slice(0, 10), ""),
+    reasonsTotal > 10 && h("p", { class: "quiet small" }, `and ${whole(reasonsTotal - 10)} more rows in api/v1/overview`),
+  ]
+  : h("p", { class: "quiet" }, "Every pod of the opted-in namespaces is placed.");
 
 const drawEvents = (events) => events.length
   ? h("ol", { class: "timeline" }, events.slice(0, 15).map(drawEvent))

@@ -1,7 +1,7 @@
 // One workload: where each pod is and why, what happened, what comes next, what is in the way.
 
 import { chip, count, fill, h, mix, pathOf, percent, section, signed, table, verdict } from "./dom.js";
-import { drawEvent, priceSource } from "./overview.js";
+import { drawEvent, drawHeld, priceSource } from "./overview.js";
 
 const DOMAINS = { node: "a node", pool: "a pool", zone: "a zone", spot: "all spot" };
 
@@ -18,7 +18,7 @@ export function workload(_around, namespace, kind, name) {
     show(data) {
       fill(top, [data.workload.wanted, data.workload.actual, data.workload.reason, data.policy, data.workload.mistakes, data.workload.advice], () => drawTop(data));
       fill(facts, [data.workload.exposure, data.workload.savings, data.perils, data.risk, data.needed, data.workload.replicas], () => drawFacts(data));
-      fill(next, [data.next, data.blocked, data.released], () => drawNext(data));
+      fill(next, [data.next, data.blocked, data.released, data.workload.held], () => drawNext(data));
       fill(pods, data.workload.pods, drawPods);
       fill(events, data.events, (all) => all.length ? h("ol", { class: "timeline" }, all.map((each) => drawEvent({ ...each, workload: null })))
         : h("p", { class: "quiet" }, "No move and no interruption since this replica started."));
@@ -52,9 +52,10 @@ function drawFacts({ workload, needed, perils, risk }) {
   ];
 }
 
-function drawNext({ next, blocked, released }) {
-  if (!next.length && !blocked.length && !released.length) return h("p", {}, verdict(true, "Nothing to do."));
+function drawNext({ next, blocked, released, workload: { held } }) {
+  if (!next.length && !blocked.length && !released.length && !held.length) return h("p", {}, verdict(true, "Nothing to do."));
   return [
+    held.length > 0 && [h("h3", {}, "Evictions held"), h("ul", {}, held.map((each) => h("li", {}, drawHeld(each))))],
     released.length > 0 && [h("h3", {}, "Under way"), h("ul", {}, released.map((each) => h("li", {}, `${each.pod} on ${each.node} serves until its replacement is ready`)))],
     next.length > 0 && [h("h3", {}, "Next"), h("ul", {}, next.map((each) => h("li", {}, `${each.how} ${each.pod} (${each.reason})`, each.text ? `: ${each.text}` : "")))],
     blocked.length > 0 && [h("h3", {}, "Blocked"), h("ul", {}, blocked.map((text) => h("li", {}, text)))],

@@ -3,18 +3,26 @@
 Read `assess` for one workload, then `select` for all of them together.
 
 Facts
+    ground        the nodes: class, pool, which of them leave and which take pods
     group         one workload with its pods, as they stand
+    marks         what is written on pods that were released, moved or put back
     relations     which pods and revisions belong to which workload, and which workloads count
     remains       released pods that no workload of ours answers for
-    neighbours    which nodes other pods leave open to a pod
+    room          what fits where: the one fit test
+    search        places for pods that are alike
+    stock         what is taken of nodes, by pods that are there and by pods that will be
     reach         which nodes a pod may use, by taints and node terms
-    room          what fits where
+    storage       which nodes can use its volumes
+    neighbours    which nodes other pods leave open to a pod
+    spread        in which domains one more pod keeps within the skew
+    census        how many pods a selector selects, by node
     shortage      whether what was lost fits in what is left
     waiting       pods that will take room before anything else does
 One workload
-    assess        what is to be written, finished, undone, moved
+    assess        what to write, finish, undo and move
     reslot        which pod has which slot
     annotate      what is written on its pods
+    replacement   the pod that takes another's place, as admission would make it
     crowd         pods that are too many in one pool
     overflow      pods that keep the low priority of an outage
     release       a pod is let go for a move, put back, or ended: the actions

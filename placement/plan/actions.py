@@ -19,9 +19,9 @@ class How(StrEnum):
     FINISH = "finish"  # the replacement serves: the released pod is evicted
     UNDO = "undo"  # the replacement does not: the released pod is put back
     EVICT = "evict"  # with a proven place, where a release cannot be
-    REPLACE = "replace"  # a pod that was never scheduled is created anew, under what is known now
+    REPLACE = "replace"  # a pod that was never scheduled is created again, with what is known now
     BURY = "bury"  # a pod whose machine is gone
-    DELETE = "delete"  # a released pod of a workload that is to have none, or is gone: as its ReplicaSet would
+    DELETE = "delete"  # a released pod of a workload that wants none, or is gone: as its ReplicaSet would
 
 
 class Why(StrEnum):
@@ -29,6 +29,7 @@ class Why(StrEnum):
 
     LOST = "node-lost"
     LEAVING = "node-leaving"
+    ASKED = "eviction-asked"  # somebody else wants it gone
     CORDON = "node-cordoned"  # and the configuration says that this moves pods
     FLOOR = "below-floor"  # too few on on-demand
     EXPOSED = "exposed"  # the loss of one pool would break a declared min-available
@@ -39,7 +40,7 @@ class Why(StrEnum):
     RETURN = "return"  # it was admitted soft, and came out on the other class
     OVERFLOW = "overflow"  # it is where it belongs, with the low priority of an outage that is over
     BALANCE = "balance"  # too many in one pool
-    OVER = "over"  # what a move left: its workload is gone or opted out, or whoever knew why was started anew
+    OVER = "over"  # the end of a move: its workload is gone or opted out, or the leader that knew why was restarted
 
     @property
     def rank(self) -> int:
@@ -48,9 +49,10 @@ class Why(StrEnum):
     @property
     def is_urgent(self) -> bool:
         """Waits for no window and no budget: what is there now will not be there in a minute."""
-        return self in (Why.LOST, Why.LEAVING, Why.STUCK)
+        return self in (Why.LOST, Why.LEAVING, Why.ASKED, Why.STUCK)
 
 
+DEPARTING = (Why.LEAVING, Why.ASKED)  # it goes, whether or not a replacement is there
 EVENING = (Why.EXPOSED, Why.BALANCE)  # moves from one pool to another
 WITHIN = (*EVENING, Why.OVERFLOW)  # moves within a class
 _RANKS = {why: rank for rank, why in enumerate(Why)}
@@ -64,7 +66,11 @@ class Blocked(StrEnum):
     WINDOW = "outside rebalance-window"
     PAUSED = "paused by `spotweave pause`"
     ROLLOUT = "a rollout is under way"
+    ROLLED_OUT = "a rollout has just ended; Spotweave waits so that tools see its end"
     UNSETTLED = "its controller has not settled yet"
+    UNSLOTTED = "Spotweave writes the slots of its pods first"
+    MISSING = "fewer pods exist than it has replicas"
+    UNREADY = "not all of its replicas are ready"
     UNADOPTED = "Spotweave must adopt the pod before it moves it"
     KEPT = "the pod asks not to be disrupted"
     LOCAL_STORAGE = "the pod has local storage"
@@ -73,10 +79,12 @@ class Blocked(StrEnum):
     COOL_DOWN = "the pod was moved recently"
     UNDONE = "an earlier move was undone; Spotweave retries later"
     BREAKER = "recent moves failed; Spotweave retries later"
+    UNPATCHED = "another policy or quota refuses pods with Spotweave's patch; Spotweave retries later"
     OUTAGE = "the class is out"
     PROBING = "another pod probes the class first"
     CROWDED = "other pods are unschedulable on the class"
     CORDONED = "its node is cordoned, and a second pod cannot run beside it"
+    GATHERING = "more nodes may be leaving; Spotweave waits a moment for the last of them"
     QUOTA = "the namespace's quota has no room for one more pod"
     BUDGET = "a PodDisruptionBudget allows no disruption"
     MINIMUM = "no replica to spare: exactly `min-available` are ready"

@@ -1,7 +1,7 @@
-"""One workload: which slots to write, which moves to finish or undo, which moves are wanted, and what is in their way.
+"""One workload: which slots to write, which moves to finish or undo, which moves are wanted, and what blocks them.
 
-Nothing here depends on any other workload, so an answer holds until something about this one changes (or time passes:
-`Assessment.is_restless`). What may be done at once is `choose`'s matter.
+Nothing here depends on other workloads, so an assessment is valid until something about this one changes, or until time
+passes (`Assessment.is_restless`). `select` decides what may be done at once.
 """
 
 from __future__ import annotations
@@ -12,29 +12,18 @@ from dataclasses import dataclass, replace
 from placement import names
 from placement.configuration import Configuration
 from placement.decide import falls_back
+from placement.eviction import is_asked, is_forgotten
 from placement.model import Class, Pod
 from placement.outage import Shape
-from placement.plan.actions import EVENING, Action, Blocked, How, Why
+from placement.plan.actions import DEPARTING, EVENING, Action, Blocked, How, Why
 from placement.plan.annotate import notes_of, slots_for
 from placement.plan.crowd import classes_of_slots, crowded
 from placement.plan.ends import asks_to_be_kept, given_up, sweeps_of
-from placement.plan.group import (
-    Cohort,
-    Ground,
-    Group,
-    Member,
-    Moved,
-    Site,
-    Sites,
-    members_of,
-    moved,
-    own_terms,
-    policy_mark,
-    undone,
-)
+from placement.plan.ground import Ground, Site, Sites
+from placement.plan.group import Cohort, Group, Member, members_of, own_terms
+from placement.plan.marks import Moved, moved, policy_mark, undone
 from placement.plan.overflow import is_overflow
-from placement.plan.release import has_way_back
-from placement.policy import surge
+from placement.plan.release import can_be_released
 from placement.slots import Mix
 
 ON_DEMAND_FALLBACK_SECONDS = 120.0
@@ -61,15 +50,15 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A pod that cannot be scheduled, and by our constraint."""
+    """A pod that cannot be scheduled because of our constraint."""
 
     group: Group
     pod: Pod
     of: Class
     since: float
-    after: float  # seconds it may wait while the class might still come
+    after: float  # seconds that it may wait while the class might still get room
     falls_back: bool
-    undo: tuple[Action, ...] = ()  # where it is to replace a pod that was released, and can be put back
+    undo: tuple[Action, ...] = ()  # if it replaces a released pod that can be put back
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +68,21 @@ class Assessment:
     group: Group
     members: tuple[Member, ...]
     wanted: Mix
-    actual: Mix  # ready, by the class of their nodes, as `status` tells it
-    lasting: Mix  # the same without those on nodes that are leaving
+    actual: Mix  # ready pods by the class of their nodes, as `status` shows them
+    lasting: Mix  # the same without pods on leaving nodes
     notes: tuple[Action, ...] = ()  # annotations to write
     sweeps: tuple[Action, ...] = ()  # moves to finish or to undo
     wishes: tuple[Wish, ...] = ()
     stuck: tuple[Stuck, ...] = ()
     lost: tuple[Pod, ...] = ()
-    under_way: int = 0  # moves of ours and others' evictions
-    moving: int = 0  # of these: moves of ours
-    is_written: bool = True  # pods carry the slots that they should have
+    under_way: int = 0  # our moves, and evictions by others
+    moving: int = 0  # of these: our moves
+    is_written: bool = True  # all pods carry the slots that they should have
+
+    @property
+    def standing(self) -> Iterator[Site]:
+        """The nodes of the replicas that serve and are to stay, one for each."""
+        return (member.site for member in self.members if member.stands and member.site is not None)
 
     @property
     def is_restless(self) -> bool:
@@ -98,12 +92,12 @@ class Assessment:
 
     @property
     def _has_new(self) -> bool:
-        """Most workloads know no minReadySeconds, and their pods are not looked through."""
+        """Most workloads have no minReadySeconds; their pods are not searched."""
         return self.group.workload.min_ready_seconds > 0 and any(member.is_new for member in self.members)
 
 
-def assess(group: Group, ground: Ground, now: float) -> Assessment:
-    """What one workload needs now."""
+def assess(group: Group, ground: Ground, now: float, before: Sequence[Member] = ()) -> Assessment:
+    """What one workload needs now. `before` are its members as they were assessed the last time."""
     sites, configuration = ground.sites, ground.configuration
     classes = configuration.classes
     members: list[Member] = []
@@ -112,20 +106,21 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
     stuck: list[Stuck] = []
     lost: list[Pod] = []
     for cohort in group.cohorts:
-        own = members_of(cohort, group, sites, classes, now)
+        own = members_of(cohort, group, sites, classes, now, before)
         if cohort.released:
             sweeps += sweeps_of(group, cohort, own, ground, now)
-        if len(own) < len(cohort.pods) or [each for each in own if each.site is None]:  # most have all in their places
+        if len(own) < len(cohort.pods) or [each for each in own if each.site is None]:  # most have all pods in place
             stuck += _stuck(group, cohort, own, sites, now)
             lost += _lost(cohort, sites)
         given = slots_for(group, cohort, own)
         notes += notes_of(group, cohort, own, given, configuration)
+        notes += _forgotten(group, own, now)
         members += [each._replace(slot=slot) if each.slot != (slot := given[each.pod.uid]) else each for each in own]
     there = _serving(group, members, sites)
     actual = Mix.of([site.of for site in there])
     is_moving = any(cohort.released for cohort in group.cohorts)
     is_steady = not is_moving and not [site for site in there if site.is_leaving]
-    lasting = actual if is_steady else Mix.of(each.site.of for each in members if each.serves and each.site)
+    lasting = actual if is_steady else Mix.of(each.site.of for each in members if each.stands and each.site)
     found = Assessment(
         group,
         tuple(members),
@@ -145,23 +140,37 @@ def assess(group: Group, ground: Ground, now: float) -> Assessment:
 
 
 def stranded(group: Group, ground: Ground, now: float) -> Assessment | None:
-    """An opted-out workload's pods that wait because of what we required of them; None: there are none."""
+    """The pods of an opted-out workload that wait because of a class that we required; None if there are none."""
     found = assess(replace(group, policy=replace(group.policy, rebalance="off")), ground, now)
     stuck = tuple(replace(each, undo=()) for each in found.stuck)
     return replace(found, notes=(), sweeps=(), wishes=(), lost=(), stuck=stuck) if stuck else None
 
 
+def _forgotten(group: Group, own: Sequence[Member], now: float) -> Iterator[Action]:
+    """Evictions that were asked for long ago, of pods that are still there. With the note, a later drain is not held.
+
+    In other modes than `auto` nothing is held anyway.
+    """
+    if group.policy.rebalance != "auto":
+        return
+    for pod in [member.pod for member in own if names.EVICTION_ASKED in member.pod.annotations]:  # few have it
+        if is_forgotten(pod, group.policy, now):
+            written = {names.EVICTION_ASKED: None}
+            text = "its eviction is no longer asked for"
+            yield Action(How.ANNOTATE, Why.OVER, group.workload, pod, annotations=written, text=text)
+
+
 def _serving(group: Group, members: Sequence[Member], sites: Sites) -> list[Site]:
-    """Where ready pods are; also those that were released a moment ago, and that are not on their way out yet."""
+    """Where ready pods are, including those that were just released and are not terminating yet."""
     there = [member.site for member in members if member.pod.ready and member.site is not None]
     let_go = [pod for cohort in group.cohorts for pod in cohort.let_go if pod.ready and not pod.terminating]
     return there + [sites[pod.node] for pod in let_go if pod.node in sites]
 
 
 def _lost(cohort: Cohort, sites: Sites) -> Iterator[Pod]:
-    """Pods whose node is gone; also those that a leader marked as failed, and did not live to delete.
+    """Pods whose node is gone, including those that a leader marked as failed but did not delete before it died.
 
-    A deletion that is cut off may leave such a pod terminating, with nobody to end it.
+    An interrupted deletion may leave such a pod terminating, without a kubelet to end it.
     """
     for pod in cohort.pods:
         if pod.node and pod.node not in sites and (not pod.terminating or pod.phase == "Failed"):
@@ -169,14 +178,14 @@ def _lost(cohort: Cohort, sites: Sites) -> Iterator[Pod]:
 
 
 def _going(group: Group, live: int) -> int:
-    """Pods on their way out, by whomever. Where all are live, none is."""
+    """Pods that are terminating, whatever the cause. If all pods are live, there are none."""
     if sum([len(cohort.pods) for cohort in group.cohorts]) == live:
         return 0
     return sum(pod.terminating for cohort in group.cohorts for pod in cohort.pods)
 
 
 def _moving(group: Group, configuration: Configuration) -> int:
-    """Moves of ours; not what waits for the drainer, since nobody knows whether there is one."""
+    """Our moves, without pods that wait for a drainer: it is unknown whether there is one."""
     released_pods = (pod for cohort in group.cohorts for pod in cohort.released)
     return sum(asks_to_be_kept(pod, configuration) is None for pod in released_pods)
 
@@ -185,7 +194,7 @@ def _moving(group: Group, configuration: Configuration) -> int:
 
 
 def _stuck(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, now: float) -> Iterator[Stuck]:
-    """Pods that wait for a class because we require it of them."""
+    """Pods that wait for a class because we require it."""
     for member in own:
         pod = member.pod
         if not pod.unschedulable or pod.node or member.of is None or not pod.decision:
@@ -201,30 +210,39 @@ def _stuck(group: Group, cohort: Cohort, own: Sequence[Member], sites: Sites, no
 
 def _wishes(found: Assessment, ground: Ground, now: float) -> Iterator[Wish]:
     group = found.group
-    wanted = [*_leaving(found), *_misplaced(found), *_overflowing(found, ground), *_crowded(found, ground)]
+    wanted = [*_leaving(found, now), *_misplaced(found), *_overflowing(found, ground), *_crowded(found, ground)]
     if not wanted:
         return
-    standing = _standing(found, now)
+    standing = _standing(found, ground.configuration, now)
     seen: set[str] = set()
     for member, why, to in sorted(wanted, key=lambda each: each[1].rank):
         if member.pod.uid in seen:
             continue
         seen.add(member.pod.uid)
-        how = How.EVICT if _cannot_release(group, member) else How.RELEASE
+        how = How.RELEASE if can_be_released(group.workload, member.pod) else How.EVICT
         blocked = _mode(group, why, now) or standing.get(why.is_urgent)
         if blocked is Blocked.BREAKER and why is Why.FLOOR:
             blocked = None
         yield Wish(group, member, why, to, how, blocked or _of_pod(found, member, why, to, ground, now))
 
 
-def _leaving(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
-    """Pods whose node will go. What cannot be released is the drainer's."""
+def _leaving(found: Assessment, now: float) -> Iterator[tuple[Member, Why, Class]]:
+    """Pods whose node will go, or that others evict. Pods that cannot be released are left to them."""
     for member in found.members:
-        if member.site is None or not member.site.is_leaving or member.slot is None:
+        site = member.site
+        if site is None or not (site.is_leaving or names.EVICTION_ASKED in member.pod.annotations):
             continue
-        if not _cannot_release(found.group, member):
-            why = Why.CORDON if member.site.is_only_cordoned else Why.LEAVING
+        why = _why_departing(found, member, site, now)
+        if why is not None and member.slot is not None and can_be_released(found.group.workload, member.pod):
             yield member, why, found.group.slots.class_of(member.slot)
+
+
+def _why_departing(found: Assessment, member: Member, site: Site, now: float) -> Why | None:
+    if site.is_leaving and not site.is_only_cordoned:
+        return Why.LEAVING
+    if names.EVICTION_ASKED in member.pod.annotations and is_asked(member.pod, found.group.policy, now):
+        return Why.ASKED
+    return Why.CORDON if site.is_leaving else None
 
 
 def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
@@ -247,13 +265,13 @@ def _misplaced(found: Assessment) -> Iterator[tuple[Member, Why, Class]]:
 
 
 def _overflowing(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, Class]]:
-    """Pods where they belong, at the low priority that an outage gave them. Nothing is evicted for that."""
+    """Pods in the right place that still have the low priority from an outage. No pod is evicted for that."""
     group = found.group
     soft = (member for member in found.members if names.SOFT in member.pod.annotations)
     for member in soft:
         if member.site is None or member.slot is None or not is_overflow(member.pod, group, ground.configuration):
             continue
-        if group.slots.class_of(member.slot) is member.site.of and not _cannot_release(group, member):
+        if group.slots.class_of(member.slot) is member.site.of and can_be_released(group.workload, member.pod):
             yield member, Why.OVERFLOW, member.site.of
 
 
@@ -262,7 +280,8 @@ def _crowded(found: Assessment, ground: Ground) -> Iterator[tuple[Member, Why, C
     group = found.group
     why = Why.BALANCE if group.availability.is_assumed else Why.EXPOSED
     for member in crowded(group, found.members, found.lasting, ground):
-        if why is Why.EXPOSED or not _cannot_release(group, member):  # nobody is evicted for what is only advice
+        # No pod is evicted for what is only advice.
+        if why is Why.EXPOSED or can_be_released(group.workload, member.pod):
             yield member, why, Class.SPOT
 
 
@@ -279,35 +298,34 @@ def _mode(group: Group, why: Why, now: float) -> Blocked | None:
     return None
 
 
-def _standing(found: Assessment, now: float) -> dict[bool, Blocked]:
-    """What stops all moves of the workload: by whether they are urgent."""
+def _standing(found: Assessment, configuration: Configuration, now: float) -> dict[bool, Blocked]:
+    """What blocks all moves of the workload, for urgent and for other moves."""
     group = found.group
     if group.is_rolling:
         return {False: Blocked.ROLLOUT, True: Blocked.ROLLOUT}
-    if group.workload.rollout.paused:  # with one revision: its ReplicaSet replaces what leaves all the same
+    if group.workload.rollout.paused:  # with one revision: its ReplicaSet still replaces pods that leave
         return {False: Blocked.ROLLOUT}
+    if now < group.workload.rolled_out + configuration.moves.after_rollout.total_seconds():
+        return {False: Blocked.ROLLED_OUT}  # a released pod is one available replica less in `kubectl rollout status`
+    if group.refused is not None and now < group.refused.until:
+        return {False: Blocked.UNPATCHED}
     tried = [undone(member.pod) for member in found.members]
     if sum(each is not None and now < each.until for each in tried) >= max(BREAKER_PODS, len(tried) // 10):
         return {False: Blocked.BREAKER}
-    if not found.is_written:  # a replacement takes a free slot: webhooks must have read which are
+    if not found.is_written:  # a replacement takes a free slot, so webhooks must first read which slots are free
+        return {False: Blocked.UNSLOTTED}
+    # Too many is a scale-down under way: pods that will leave must not count as replicas that serve meanwhile.
+    if not all(cohort.settled and len(cohort.live) <= cohort.replicas for cohort in group.cohorts):
         return {False: Blocked.UNSETTLED}
-    if not all(cohort.settled and len(cohort.live) >= cohort.replicas for cohort in group.cohorts):
-        return {False: Blocked.UNSETTLED}
+    if not all(len(cohort.live) >= cohort.replicas for cohort in group.cohorts):
+        return {False: Blocked.MISSING}
     return {}
 
 
-def _cannot_release(group: Group, member: Member) -> bool:
-    """Where a second pod beside the old one cannot be or must not be, or its owner would not let go of it."""
-    workload, needs = group.workload, member.pod.needs
-    is_alone = group.is_stateful or workload.rollout.recreate or not surge(workload.rollout, workload.replicas)
-    is_tied = needs.has_claims or bool(needs.host_ports)
-    return is_alone or is_tied or not has_way_back(workload, member.pod)
-
-
 def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Ground, now: float) -> Blocked | None:
-    """What stops the move of this one pod."""
+    """What blocks the move of this pod."""
     pod, limits, classes = member.pod, ground.configuration.moves, ground.configuration.classes
-    if why is Why.LEAVING:
+    if why in DEPARTING:
         return None
     if to not in classes.allowed(own_terms(pod, classes)):
         return Blocked.OWN_TERMS
@@ -321,23 +339,17 @@ def _of_pod(found: Assessment, member: Member, why: Why, to: Class, ground: Grou
         return Blocked.UNDONE
     if now - pod.created < limits.min_age.total_seconds():
         return Blocked.YOUNG
-    before = moved(pod)  # how soon after an outage a pod returns is the outages' matter
-    if (
-        before is not None
-        and why is not Why.RETURN
-        and _is_too_soon(before, found.group, to, limits.cool_down.total_seconds(), now)
-    ):
-        return Blocked.COOL_DOWN
-    return None
+    before = moved(pod)  # the back-off of outages decides how soon a pod returns after one
+    if before is None or why is Why.RETURN or now >= before.at + limits.cool_down.total_seconds():
+        return None
+    return Blocked.COOL_DOWN if why in EVENING or _goes_back(before, found.group, to) else None
 
 
-def _is_too_soon(before: Moved, group: Group, to: Class, cool_down_seconds: float, now: float) -> bool:
-    """Back to where it came from, under the same policy, within the cool-down."""
-    return (
-        before.origin == str(to) and before.policy == policy_mark(group.slots) and now < before.at + cool_down_seconds
-    )
+def _goes_back(before: Moved, group: Group, to: Class) -> bool:
+    """To where it came from, under the same policy. To even out pools, a pod that was moved is not moved on either."""
+    return before.origin == str(to) and before.policy == policy_mark(group.slots)
 
 
 def shape_of(pod: Pod) -> Shape:
-    """What it asks for, as outages are noted."""
+    """What it requests, in the form in which outages are noted."""
     return Shape.asking(pod.needs.requests)

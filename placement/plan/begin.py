@@ -26,7 +26,7 @@ def begun(draft: Draft, wishes: Iterable[Wish], obstacle: Obstacle) -> Iterator[
 
 def _obstacle(draft: Draft, wish: Wish) -> Blocked | None:
     if wish.member.pod.decision_id is None:
-        return Blocked.UNADOPTED  # a released pod's decision tells whose it was
+        return Blocked.UNADOPTED  # the decision of a released pod names its ReplicaSet
     return draft.limits.refusal_of_quotas(wish)
 
 

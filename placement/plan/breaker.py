@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from placement import names
 from placement.model import Pod
 from placement.plan.assess import Assessment
-from placement.plan.group import undone
+from placement.plan.marks import undone
 from placement.plan.release import LONGEST_UNDONE_SECONDS
 
 BREAKER_WORKLOADS = 5
@@ -26,7 +27,7 @@ class Breaker:
         self._failing = Counter(
             each.group.workload.namespace
             for each in assessments
-            if any(_is_undone(member.pod, now) for member in each.members)
+            if any(_is_undone(member.pod, now) for member in each.members if names.UNDONE in member.pod.annotations)
         )
 
     def is_open(self, namespace: str) -> bool:
@@ -40,6 +41,6 @@ class Breaker:
 
 
 def _is_undone(pod: Pod, now: float) -> bool:
-    """What is said to be longer than we ever wait, somebody else has written."""
+    """A time further ahead than we ever wait was not written by us."""
     tried = undone(pod)
     return tried is not None and now < tried.until <= now + LONGEST_UNDONE_SECONDS

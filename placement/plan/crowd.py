@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from placement import names
 from placement.model import Class, Pool
-from placement.plan.group import Ground, Group, Member
+from placement.plan.ground import Ground
+from placement.plan.group import Group, Member
 from placement.plan.reslot import MOST_SLOTS, crowds_of
 from placement.pools import preferred_pool
 from placement.slots import Mix
@@ -16,12 +18,13 @@ def crowded(group: Group, members: Sequence[Member], lasting: Mix, ground: Groun
 
     Where there are too few pools to keep each within the headroom, half above the even share is let be: nothing makes
     such a workload survive the loss of a pool, and only what is far from even is worth a move. A replacement prefers
-    the pool of its slot, so those go whose slot prefers another pool; no other move would help. While moves are under
-    way or pods wait for a node, nobody knows yet how full the pools will be.
+    the pool of its slot, so those go whose slot prefers another pool; no other move would help. Those go first that
+    have not been moved before. While moves are under way or pods wait for a node, nobody knows yet how full the pools
+    will be.
     """
     headroom = max(1, lasting.spot + lasting.on_demand - group.needed)
-    if lasting.spot <= headroom:
-        return []  # so does every pool
+    if lasting.spot <= headroom or max(crowds_of(members).values(), default=0) <= headroom:
+        return []  # every pool is within it, as most are: nothing else need be looked at
     if any(cohort.released for cohort in group.cohorts) or any(not member.pod.node for member in members):
         return []
     classes = classes_of_slots(group, members)
@@ -36,7 +39,8 @@ def crowded(group: Group, members: Sequence[Member], lasting: Mix, ground: Groun
     if too_many < 1:
         return []
     pool = max((each for each, count in crowds.items() if count == most), key=str)
-    return [member for member in members if _is_stray(member, pool, group, ground)][:too_many]
+    strays = [member for member in members if _is_stray(member, pool, group, ground)]
+    return sorted(strays, key=lambda member: names.MOVED in member.pod.annotations)[:too_many]
 
 
 def classes_of_slots(group: Group, members: Sequence[Member]) -> Sequence[Class] | Mapping[int, Class]:
@@ -50,7 +54,7 @@ def classes_of_slots(group: Group, members: Sequence[Member]) -> Sequence[Class]
 
 def _is_stray(member: Member, pool: Pool, group: Group, ground: Ground) -> bool:
     """It is in this pool, and its slot prefers another."""
-    if not member.serves or member.site is None or member.site.of is not Class.SPOT or member.slot is None:
+    if not member.stands or member.site is None or member.site.of is not Class.SPOT or member.slot is None:
         return False
     preferred = preferred_pool(member.slot, group.slots, group.workload, ground.spot_pools)
     return member.site.pool == pool and preferred != pool

@@ -55,15 +55,20 @@ class Draft:
         for (uid, why, blocked), count in self._skipped.items():
             yield Skipped(self.workloads[uid], why, blocked, count)
 
-    def held(self, pod: Pod, how: How) -> Blocked | None:
-        """Why this is not tried now: it failed a moment ago."""
-        outcome = self.scene.held.get((pod.uid, how))
-        return None if outcome is None else _HELD.get(outcome, Blocked.BUSY)
+    def held(self, pod: Pod, how: How, text: str | None = None) -> Blocked | None:
+        """Why this is not tried now: it failed a moment ago, for the same reason if `text` gives one."""
+        held = self.scene.held.get((pod.uid, how))
+        if held is None or (text is not None and held.text not in (None, text)):
+            return None
+        return _HELD.get(held.outcome, Blocked.BUSY)
 
     def unheld(self, actions: Iterable[Action]) -> Iterator[Action]:
         """Without what failed a moment ago."""
+        if not self.scene.held:
+            yield from actions
+            return
         for action in actions:
-            held = self.held(action.pod, action.how)
+            held = self.held(action.pod, action.how, action.text)
             if held is None:
                 yield action
             elif action.workload is not None:

@@ -6,37 +6,45 @@ from collections.abc import Iterator, Sequence
 
 from placement import names
 from placement.configuration import Configuration
+from placement.eviction import is_asked
 from placement.model import Class, Pod
 from placement.plan.actions import Action, Blocked
-from placement.plan.group import Cohort, Ground, Group, Member, Site, Sites, former_slot, released, word_on_eviction
+from placement.plan.ground import Ground, Site, Sites
+from placement.plan.group import Cohort, Group, Member
+from placement.plan.marks import former_slot, released, word_on_eviction
 from placement.plan.overflow import is_overflow
 from placement.plan.release import finish, is_too_many, undo, unwanted, why_cut_short
 
-OVERDUE_SECONDS = 60.0  # after that a release is undone though its replacement serves: nothing lets the old pod go
+BROKEN_SECONDS = 30.0  # a replica that has not served for so long is not waited for
+OVERDUE_SECONDS = 60.0  # after this a release is undone although its replacement serves: the eviction fails
 
 
 def sweeps_of(group: Group, cohort: Cohort, own: Sequence[Member], ground: Ground, now: float) -> Iterator[Action]:
-    """Finishes a move whose replacement serves; undoes one that takes too long or that nobody wants any more.
+    """Finishes a move whose replacement serves; undoes one that takes too long or is no longer wanted.
 
-    Before all else it ends what is one too many since a scale-down or a rollout, and what is to wait no longer.
-    Replacements are known by their slot. Slots can be doubled, so pods are counted too: of 10 replicas with 2 released
-    8 are older, and 9 that serve mean that one replacement does. One that is ready serves after `minReadySeconds`.
+    First it ends releases that a scale-down or rollout made superfluous, and those that must not wait any longer.
+    Replacements are recognised by their slot. Slots can be doubled, so pods are counted too. Example: 2 of 10 replicas
+    are released, so 8 are older. If 9 serve, one replacement serves. A ready pod serves after `minReadySeconds`. If
+    one of the 8 is broken, a pod that has to go anyway does not wait for it: 8 are enough.
     """
     order = sorted(own, key=lambda member: (member.is_available, member.pod.created))
     by_slot = {member.slot: member for member in order}
     there = [pod for pod in cohort.released if not pod.terminating]
-    going = sorted(there, key=lambda pod: (former_slot(pod) in by_slot, pod.uid))  # first those without a replacement
+    going = sorted(there, key=lambda pod: (former_slot(pod) in by_slot, pod.uid))  # those without a replacement first
     serving = tuple(member.pod for member in own if member.is_available) if cohort.replicas else ()
     surplus = len(serving) - cohort.replicas
     proven = sum(member.still_serves for member in own) - cohort.replicas + len(going)
+    broken = _broken(group, own, going, ground.configuration, now)
     for pod in going:
         state, replacement, site = released(pod), by_slot.get(former_slot(pod)), ground.sites.get(pod.node)
-        leaves, origin = site is None or site.is_leaving, site.of if site is not None else None
+        origin = site.of if site is not None else None
+        leaves = site is None or site.is_leaving or is_asked(pod, group.policy, now)
         over_for = now - (state.until if state is not None else 0.0)
-        is_replaced = _is_replaced(pod, replacement, site, group, ground.configuration)
+        is_replaced = _is_replaced(pod, replacement, None if leaves else site, group, ground.configuration)
         is_kept = asks_to_be_kept(pod, ground.configuration) is not None
-        may_go = not pod.ready or (proven > 0 and _keeps_floor(group, cohort, own, origin))
         too_many = is_too_many(group, cohort, pod, is_vacant=replacement is None and surplus >= 0)
+        spare = proven + (broken if leaves and not too_many else 0)
+        may_go = not pod.ready or (spare > 0 and _keeps_floor(group, cohort, own, origin))
         cut_short = why_cut_short(group, pod, leaves=leaves)
         at_once = too_many or bool(cut_short)
         has_strayed = not is_replaced and replacement is not None and replacement.is_available
@@ -46,7 +54,7 @@ def sweeps_of(group: Group, cohort: Cohort, own: Sequence[Member], ground: Groun
         elif cut_short and (is_kept or not (is_replaced and may_go) or not (leaves or pod.owner)):
             yield from undo(group, cohort, pod, replacement, None, cut_short, in_every_mode=True)
         elif is_kept and not too_many:
-            if not leaves:  # the end of a pod that asks to be kept is the drainer's, and there is none any more
+            if not leaves:  # a pod that asks to be kept is ended by the drainer, and there is no drainer any more
                 yield from undo(group, cohort, pod, replacement, None)
         elif is_replaced and may_go and (leaves or too_many or not pod.ready or over_for < OVERDUE_SECONDS):
             assert replacement is not None
@@ -61,19 +69,32 @@ def _is_replaced(
 ) -> bool:
     """The replacement serves where it should: on the class of its slot, and not where the old pod was.
 
-    If the old node stays, that is: from one that leaves any place will do. Of two pools a and b of spot and a slot of
-    on-demand, a pod that came out in b instead of a has gained nothing, and would go on to a the next time. One that
-    is no overflow any more has gained that, wherever it is.
+    This applies if the old pod may stay, on `site`. If it has to go (None), any place will do. Example: an on-demand
+    slot, and two spot pools a and b. A replacement in b instead of a gains nothing, and the next move would go back to
+    a. A pod that loses the overflow priority has gained that, wherever it runs.
     """
     if replacement is None or not replacement.is_available or replacement.site is None:
         return False
-    if site is None or site.is_leaving:
+    if site is None:
         return True
     if replacement.site.of is not group.slots.class_of(replacement.slot or 0):
         return False
     if is_overflow(pod, group, configuration) and not is_overflow(replacement.pod, group, configuration):
         return True
     return (replacement.site.of, replacement.site.pool) != (site.of, site.pool)
+
+
+def _broken(group: Group, own: Sequence[Member], going: Sequence[Pod], configuration: Configuration, now: float) -> int:
+    """Replicas that were there before the first release and have not served for a while. Nobody replaces them.
+
+    A release notes when its time is over; how long it may last says when it began.
+    """
+    idle = [each.pod for each in own if not each.still_serves and now - each.pod.changed >= BROKEN_SECONDS]
+    if not idle:
+        return 0
+    lasts = configuration.moves.timeout.total_seconds() + group.workload.min_ready_seconds
+    first = min((state.until - lasts for pod in going if (state := released(pod)) is not None), default=0.0)
+    return sum(pod.created < first for pod in idle)
 
 
 def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Class | None) -> bool:
@@ -86,18 +107,19 @@ def _keeps_floor(group: Group, cohort: Cohort, own: Sequence[Member], origin: Cl
 
 
 def given_up(group: Group, cohort: Cohort, newcomer: Member, sites: Sites, now: float) -> Iterator[Action]:
-    """Puts the pod back that a newcomer is to replace, where its node stays: nobody misses the newcomer."""
+    """Puts back the pod that a newcomer should replace, if its node stays. The newcomer is not needed then."""
     for pod in cohort.released:
         site = sites.get(pod.node)
-        is_there = site is not None and not site.is_leaving and not pod.terminating
+        is_asked_for = is_asked(pod, group.policy, now)  # it would be released again at once
+        is_there = site is not None and not site.is_leaving and not pod.terminating and not is_asked_for
         if is_there and newcomer.slot is not None and former_slot(pod) == newcomer.slot:
             yield from undo(group, cohort, pod, newcomer, now)
 
 
 def asks_to_be_kept(pod: Pod, configuration: Configuration) -> Blocked | None:
-    """By its annotations; or by what it has stored, which goes with it, where the configuration says `keep`.
+    """By its annotations; or by its local storage, which is lost with it, if the configuration says `keep`.
 
-    From a leaving node it is released all the same, so that its replacement is up; but we do not evict it.
+    On a leaving node it is still released, so that its replacement comes up, but we do not evict it.
     """
     word = word_on_eviction(pod)
     if word == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true":

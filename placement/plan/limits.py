@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from placement.model import Budget, Class, Pod, Quota
 from placement.outage import Shape
-from placement.plan.actions import Blocked, How
+from placement.plan.actions import DEPARTING, Blocked, How
 from placement.plan.assess import Assessment, Wish
 from placement.plan.ends import asks_to_be_kept
-from placement.plan.group import former_slot
-from placement.plan.scene import AUTOSCALER_SECONDS, Scene, Target, target
+from placement.plan.marks import former_slot
+from placement.plan.scene import Scene, Target, target
 
 
 class MoveLimits:
@@ -28,7 +28,6 @@ class MoveLimits:
         self._per_node: Counter[str] = Counter()
         self._in_all = self._begun = 0
         self._probes: Counter[tuple[str, Target]] = Counter()  # by namespace: a tenant waits for its own probes alone
-        self._without_room: Counter[str] = Counter()  # by namespace
         self._disrupted: Counter[str] = Counter()  # by budget
         self._quota_taken: dict[str, Counter[str]] = {}  # by namespace
         for each in scene.assessments:
@@ -63,14 +62,19 @@ class MoveLimits:
         return Blocked.BUDGET if is_used_up else None
 
     def promise(self, wish: Wish) -> None:
-        """The move is in the plan: it counts from now on."""
+        """The move is in the plan: it counts from now on.
+
+        What departs anyway does not count for others, or a tenant whose pods are evicted again and again, or who writes
+        so on them, would slow down everybody.
+        """
         workload, pod = wish.group.workload, wish.member.pod
         self._per_workload[workload.uid] += 1
-        self._per_namespace[workload.namespace] += 1
         self._per_node[pod.node] += 1
         self._probes[workload.namespace, target(wish.group, wish.member.slot, pod, self._scene.ground)] += 1
-        self._in_all += 1
-        self._begun += 1
+        if wish.why not in DEPARTING:
+            self._per_namespace[workload.namespace] += 1
+            self._in_all += 1
+            self._begun += 1
         if wish.how is How.RELEASE:
             self._quota_taken.setdefault(workload.namespace, Counter()).update(_asked(pod))
 
@@ -80,11 +84,6 @@ class MoveLimits:
 
     def is_moving(self, workload_uid: str) -> bool:
         return self._per_workload[workload_uid] > 0
-
-    def may_wait_for_room(self, namespace: str) -> bool:
-        """Counts one more pod that is released without room for it; whether there may be so many."""
-        self._without_room[namespace] += 1
-        return self._without_room[namespace] <= self._moves.without_room
 
     # --- probes ------------------------------------------------------------------------------------------------------
 
@@ -108,7 +107,8 @@ class MoveLimits:
     def _count_under_way(self, each: Assessment) -> None:
         workload = each.group.workload
         self._per_workload[workload.uid] += each.under_way
-        moving = min(each.moving, self._moves.per_namespace)  # others' evictions count for their workload alone
+        # Others' evictions count for their workload alone, and a namespace for no more than it may move at once.
+        moving = min(each.moving, max(0, self._moves.per_namespace - self._per_namespace[workload.namespace]))
         self._per_namespace[workload.namespace] += moving
         self._in_all += moving
         for cohort in each.group.cohorts:
@@ -118,11 +118,6 @@ class MoveLimits:
                 aim = target(each.group, former_slot(pod), pod, self._scene.ground)
                 self._probes[workload.namespace, aim] += 1
                 self._per_node[pod.node] += 1
-        released = sum(len(cohort.released) for cohort in each.group.cohorts)
-        if released:
-            oldest = self._scene.now - AUTOSCALER_SECONDS  # a pod that waits for longer waits for no autoscaler
-            waiting = sum(not member.pod.node and member.pod.created > oldest for member in each.members)
-            self._without_room[workload.namespace] += min(released, waiting)
 
 
 def _asked(pod: Pod) -> dict[str, int]:

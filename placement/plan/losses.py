@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 
 from placement import names
 from placement.configuration import Configuration
@@ -69,7 +70,7 @@ def unseen_node(pod: Pod, beside: Iterable[Pod], configuration: Configuration, s
 
 
 def is_deleted_by(sign: Sign | None, node: Node) -> bool:
-    """The cloud's controller said that it deletes this very node: names come again."""
+    """The Event says that its writer deletes this very node: names come again."""
     if sign is None:
         return False
     if node.uid and sign.uid not in ("", node.name):
@@ -79,27 +80,29 @@ def is_deleted_by(sign: Sign | None, node: Node) -> bool:
 
 def burials(assessments: Iterable[Assessment], lost: Lost) -> list[Action]:
     """Pods to bury, those of workloads furthest below min-available first, one of each in turn."""
-    queue = []
+    queue: list[tuple[int, int, Action]] = []  # no two have the same turn and order
+    proven = {name: (gone.of, f"node {name} is gone: {gone.proof}") for name, gone in lost.items() if gone.proof}
     for order, each in enumerate(each for each in assessments if each.lost):
-        spare = sum(member.serves for member in each.members) - each.group.needed
-        queue += [(spare + turn, order, action) for turn, action in enumerate(_burials(each, lost))]
-    return [action for *_, action in sorted(queue, key=lambda entry: entry[:2])]
+        spare = each.lasting.spot + each.lasting.on_demand - each.group.needed
+        queue += [(spare + turn, order, action) for turn, action in enumerate(_burials(each, proven))]
+    queue.sort(key=itemgetter(0, 1))
+    return [action for *_, action in queue]
 
 
-def _burials(assessment: Assessment, lost: Lost) -> Iterator[Action]:
+def _burials(assessment: Assessment, proven: Mapping[str, tuple[Class, str]]) -> Iterator[Action]:
     group = assessment.group
     if group.policy.rebalance == "off" or not is_replaced_fast(group):
         return
     for pod in assessment.lost:
-        gone = lost.get(pod.node)
-        if gone is not None and gone.proof and not pod.needs.has_claims:
-            text = f"node {pod.node} is gone: {gone.proof}"
-            yield Action(How.BURY, Why.LOST, group.workload, pod, gone.of, text=text, in_every_mode=True)
+        if pod.node in proven and not pod.needs.has_claims:
+            of, text = proven[pod.node]
+            yield Action(How.BURY, Why.LOST, group.workload, pod, of, text=text, in_every_mode=True)
 
 
 def is_replaced_fast(group: Group) -> bool:
+    """With `Recreate`, too: its pods must not run side by side, and one whose machine is gone runs no more."""
     default = "kubernetes" if group.is_stateful else "fast"
-    return (group.policy.replace_lost_pods or default) == "fast" and not group.workload.rollout.recreate
+    return (group.policy.replace_lost_pods or default) == "fast"
 
 
 Short = tuple[Class, Pod, Workload | None]  # a pod, of which workload, for whose replacement the class has no room
@@ -117,8 +120,8 @@ def left_behind(buried: Iterable[Action], room: Room) -> Iterator[Short]:
             lost.setdefault(action.origin, {})[action.pod.uid] = action
     for of, actions in lost.items():
         short = left_out((action.pod for action in actions.values()), room, of)
-        for pod in {_kind(pod): pod for pod in short}.values():
-            if _has_way_out(pod, of, room):
+        for pod in {_kind(pod): pod for pod in _siblings_apart(short)}.values():
+            if room.fits(pod, of.other):
                 yield of, pod, actions[pod.uid].workload
 
 
@@ -142,6 +145,11 @@ def outages_of_loss(short: Iterable[Short], room: Room, outages: Outages, now: f
         yield Outage(of, 0.0, where, shape, by=BY, namespace=namespace, terms=noted_terms, evidence=evidence)
 
 
+def _siblings_apart(pods: Iterable[Pod]) -> Iterable[Pod]:
+    """One for each template and namespace: siblings share what they ask for, and there may be thousands."""
+    return {(id(pod.needs), id(pod.required_terms), pod.namespace): pod for pod in pods}.values()
+
+
 def _kind(pod: Pod) -> tuple[object, ...]:
     """What decides whether it fits; with its namespace, where others' pods may fit all the same."""
     return id(pod.required_terms), id(pod.needs), "" if _asks_for_amounts_alone(pod) else pod.namespace
@@ -151,8 +159,3 @@ def _asks_for_amounts_alone(pod: Pod) -> bool:
     needs = pod.needs
     is_plain = not (needs.has_pod_affinity or needs.hard_spread or needs.host_ports)
     return is_plain and all(key in ("cpu", "memory") for key in needs.requests)
-
-
-def _has_way_out(pod: Pod, of: Class, room: Room) -> bool:
-    is_scaled = room.ground.configuration.classes.is_scaled
-    return room.fits(pod, of.other) or (is_scaled and room.fits_empty(pod, of.other))

@@ -19,22 +19,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from placement.lack import Lack
 from placement.model import NOTHING, Namespace, Pod, PodTerm
-from placement.plan.group import Ground, Site
+from placement.plan.census import FINISHED, Census
+from placement.plan.ground import Ground, Site
+from placement.plan.storage import Storage
 from placement.selector import holds
 
 FEW_NODES = 20  # in domains of so many, all pods are looked at; in larger ones, those of the namespace
 NONE_GONE: frozenset[str] = frozenset()
 EVERY = ""  # in place of a namespace: terms that select namespaces by their labels may be about any
-FINISHED = ("Failed", "Succeeded")
 Herd = tuple[str, tuple[PodTerm, ...]]  # pods of one namespace with the same required anti-affinity
 Where = Mapping[str, set[str]]  # by node: the UIDs of pods
-Joins = Callable[[Site], bool]
 
 
 def is_on(pod: Pod) -> bool:
     """It takes room on its node."""
-    return bool(pod.node) and pod.phase not in FINISHED
+    return pod.is_on_node
 
 
 class Averse:
@@ -118,9 +119,12 @@ class Tenants:
     namespaces: Mapping[str, Namespace]
     averse: Averse
     within: Callable[[str], Iterable[Pod]]  # by namespace
+    storage: Storage | None = None  # None: nobody knows where volumes can be used
 
 
-def tenants_in(pods_on: Mapping[str, Sequence[Pod]], namespaces: Mapping[str, Namespace]) -> Tenants:
+def tenants_in(
+    pods_on: Mapping[str, Sequence[Pod]], namespaces: Mapping[str, Namespace], storage: Storage | None = None
+) -> Tenants:
     """For a picture of the cluster that does not change."""
     averse = Averse()
     for node, pods in pods_on.items():
@@ -136,7 +140,7 @@ def tenants_in(pods_on: Mapping[str, Sequence[Pod]], namespaces: Mapping[str, Na
                     found.setdefault(pod.namespace, []).append(pod)
         return found.get(namespace, ())
 
-    return Tenants(pods_on, namespaces, averse, within)
+    return Tenants(pods_on, namespaces, averse, within, storage)
 
 
 class Neighbours:
@@ -147,6 +151,7 @@ class Neighbours:
 
     def __init__(self, ground: Ground, tenants: Tenants, gone: frozenset[str] = frozenset()) -> None:
         self.ground = ground
+        self.census = Census(tenants.within, gone)
         self._tenants = tenants
         self._gone = gone
         self._keeping_away: dict[tuple[str, int], tuple[Mapping[str, str], list[Facing]]] = {}
@@ -156,7 +161,23 @@ class Neighbours:
         """The same as if pods with these UIDs had gone already."""
         return Neighbours(self.ground, self._tenants, self._gone.union(gone))
 
-    def judge(self, pod: Pod, crowd: Crowd) -> Joins | None:
+    @property
+    def storage(self) -> Storage | None:
+        return self._tenants.storage
+
+    def within(self, namespace: str) -> Iterable[Pod]:
+        """Pods of the namespace that have a node."""
+        return self._tenants.within(namespace)
+
+    def on(self, node: str) -> Iterator[Pod]:
+        """Pods that take room there."""
+        return (pod for pod in self._tenants.pods_on.get(node, ()) if pod.is_on_node and pod.uid not in self._gone)
+
+    def knows(self, pod: Pod) -> bool:
+        """It is among those that count."""
+        return any(each.uid == pod.uid for each in self.on(pod.node))
+
+    def judge(self, pod: Pod, crowd: Crowd) -> Newcomer | None:
         """Whether the pod may join a node, beside those that are there and the crowd; None: it may join any.
 
         Most pods have no terms, and no other pod's terms are about them: that is found out without a look at nodes.
@@ -164,7 +185,7 @@ class Neighbours:
         facing = [*self._facing(pod), *self._selecting(crowd.averse, pod, NONE_GONE)]
         if not facing and not pod.needs.has_pod_affinity:
             return None
-        return _Newcomer(self, pod, crowd, facing).joins
+        return Newcomer(self, pod, crowd, facing)
 
     def _facing(self, pod: Pod) -> Sequence[Facing]:
         """Found out once for siblings: they share their labels."""
@@ -233,7 +254,7 @@ class Neighbours:
             yield from (pod for pod in self._tenants.within(namespace) if pod.node in nodes)
 
 
-class _Newcomer:
+class Newcomer:
     """A pod that looks for a node, and what was found out for it."""
 
     def __init__(self, neighbours: Neighbours, pod: Pod, crowd: Crowd, facing: Iterable[Facing]) -> None:
@@ -250,8 +271,13 @@ class _Newcomer:
         self._is_open: dict[tuple[str, str], bool] = {}  # by domain
 
     def joins(self, site: Site) -> bool:
+        return self.lack(site) is None
+
+    def lack(self, site: Site) -> Lack | None:
         labels = site.node.labels
-        return all(self._joins(key, labels[key]) for key in self._keys if key in labels) and self._has_company(labels)
+        if not all(self._joins(key, labels[key]) for key in self._keys if key in labels):
+            return Lack.APART
+        return None if self._has_company(labels) else Lack.COMPANY
 
     def _joins(self, key: str, value: str) -> bool:
         if (key, value) not in self._is_open:
@@ -279,8 +305,10 @@ class _Newcomer:
         return self._neighbours.has_any(terms, self._pod.namespace, key, value) or self._will_be_on(domain, terms)
 
     def _will_be_on(self, nodes: frozenset[str], terms: tuple[PodTerm, ...]) -> bool:
+        """The smaller of both is walked through, up to the first that is found: a zone has thousands of nodes."""
         home, pods = self._pod.namespace, self._crowd.pods
-        return any(self._neighbours.selects(terms, home, pod) for node in pods.keys() & nodes for pod in pods[node])
+        there = (node for node in nodes if node in pods) if len(nodes) < len(pods) else (n for n in pods if n in nodes)
+        return any(self._neighbours.selects(terms, home, pod) for node in there for pod in pods[node])
 
     def _is_first(self, terms: tuple[PodTerm, ...]) -> bool:
         """Neither it nor its siblings could ever start if it had to wait for one of them."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from placement import names
 from placement.classes import Classes
 from placement.model import Class, NodeRequirement, NodeTerm, Toleration
-from placement.plan.group import Site
+from placement.plan.ground import Site
 
+NO_TAINTS: frozenset[tuple[str, str | None]] = frozenset()
 REPELLING = ("NoSchedule", "NoExecute")
 
 
@@ -19,7 +18,7 @@ class Reach:
         self,
         terms: tuple[NodeTerm, ...],
         tolerations: tuple[Toleration, ...],
-        added: Collection[tuple[str, str | None]] = (),
+        added: frozenset[tuple[str, str | None]] = NO_TAINTS,
     ) -> None:
         self.terms = terms
         self._tolerations = tolerations
@@ -27,12 +26,17 @@ class Reach:
 
     def admits(self, site: Site) -> bool:
         """Taints are tolerated (those of spot by what admission adds), and one of the terms is satisfied."""
-        return self._tolerates(site) and self.selects(site)
+        return self.tolerates(site) and self.selects(site)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What two have in common that admit the same nodes."""
+        return self.terms, self._tolerations, self._added
 
     def selects(self, site: Site) -> bool:
-        return not self.terms or any(all(_holds(site, each) for each in term) for term in self.terms)
+        return not self.terms or any(term_holds(term, site) for term in self.terms)
 
-    def _tolerates(self, site: Site) -> bool:
+    def tolerates(self, site: Site) -> bool:
         return all(
             taint.effect not in REPELLING
             or (taint.key, taint.value) in self._added
@@ -45,6 +49,11 @@ class Reach:
 def added_taints(of: Class, classes: Classes) -> frozenset[tuple[str, str | None]]:
     """The taints that admission makes a pod of the class tolerate."""
     return frozenset((each["key"], each.get("value")) for each in classes.tolerations if of is Class.SPOT)
+
+
+def term_holds(term: NodeTerm, site: Site) -> bool:
+    """All of it."""
+    return all(_holds(site, each) for each in term)
 
 
 def _holds(site: Site, asked: NodeRequirement) -> bool:

@@ -29,9 +29,10 @@ class Relations:
     def looked_after(self, uid: str, *, opted_out: bool = False) -> Workload | None:
         """The workload, if it is ours to look after; or one in our namespaces that has opted out by itself."""
         workload = self.workloads.get(uid)
-        if workload is None or workload.is_opted_out is not opted_out or workload.template.is_placed_by_others:
+        if workload is None or not self.is_opted_in(workload.namespace):
             return None
-        return workload if self.is_opted_in(workload.namespace) else None
+        is_other = workload.is_opted_out is not opted_out or workload.template.is_placed_by_others
+        return None if is_other else workload
 
     def cohorts(self, workload: Workload) -> tuple[Cohort, ...]:
         """Its pods by revision; only revisions that have or want pods, since most are old ones."""

@@ -1,7 +1,7 @@
-"""A release and its ends, as actions: what is written when a pod is let go, put back, or not wanted any more.
+"""A release and its ends, as actions: what is written when a pod is released, put back, or no longer wanted.
 
-No controller of Kubernetes scales or rolls a released pod, so its end is ours, in every mode, whenever its Deployment
-is scaled down, rolled out, paused or gone. It is put back only where its ReplicaSet would not delete it at once.
+No Kubernetes controller scales or rolls a released pod. So we end the release, in every mode, when its Deployment is
+scaled down, rolled out, paused or gone. The pod is put back only if its ReplicaSet would not delete it at once.
 """
 
 from __future__ import annotations
@@ -14,22 +14,12 @@ from placement.backoff import doubled
 from placement.model import Class, Kind, Owner, Pod, ReplicaSet, Workload
 from placement.plan.actions import Action, How, Why
 from placement.plan.annotate import ADOPTED, LEAVES_FIRST
-from placement.plan.group import (
-    Cohort,
-    Group,
-    Member,
-    Moved,
-    Released,
-    Undone,
-    former_owner,
-    former_slot,
-    policy_mark,
-    released,
-    undone,
-)
+from placement.plan.group import Cohort, Group, Member
+from placement.plan.marks import Moved, Released, Undone, former_owner, former_slot, policy_mark, released, undone
+from placement.policy import surge
 
 UNDONE_SECONDS = 300.0
-MISSED_SECONDS = 30.0  # the same where admission missed the replacement; doubled, it waits as long as that has lasted
+MISSED_SECONDS = 30.0  # the same if admission missed the replacement; it doubles, so the wait grows with the gap
 LONGEST_UNDONE_SECONDS = 3600.0
 
 
@@ -37,18 +27,25 @@ LONGEST_UNDONE_SECONDS = 3600.0
 
 
 def has_way_back(workload: Workload, pod: Pod) -> bool:
-    """Its ReplicaSet has the name that its Deployment and its label give: by that an undo and the fence know it.
+    """Its ReplicaSet is named after its Deployment and its hash label. The undo and the fence rely on that name.
 
-    One that was adopted may have another, and its pods no such label: its controller would not let go of them.
+    An adopted ReplicaSet may have another name and pods without the label. Its controller would not release them.
     """
     template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
     return bool(template_hash) and pod.owner is not None and pod.owner.name == f"{workload.name}-{template_hash}"
 
 
-def release(group: Group, pod: Pod, until: float, why: Why, origin: Class | None, to: Class) -> Action:
-    """Its ReplicaSet loses it, its Deployment owns it.
+def can_be_released(workload: Workload, pod: Pod) -> bool:
+    """A second pod can and may run beside it, and its owner gives it up."""
+    rollout, needs = workload.rollout, pod.needs
+    is_alone = workload.kind is not Kind.DEPLOYMENT or rollout.recreate or not surge(rollout, workload.replicas)
+    return not (is_alone or needs.has_claims or needs.host_ports) and has_way_back(workload, pod)
 
-    A revision is the workload's by the UID in its own controller reference, so the workload's UID is that one.
+
+def release(group: Group, pod: Pod, until: float, why: Why, origin: Class | None, to: Class) -> Action:
+    """Its ReplicaSet loses the pod, and its Deployment owns it.
+
+    Revisions are assigned to workloads by the UID in their controller reference, so the workload's UID is that one.
     """
     workload, marks_safe = group.workload, names.SAFE_TO_EVICT not in pod.annotations
     template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
@@ -81,10 +78,10 @@ def finish(
     at_once: bool = False,
     in_every_mode: bool = False,
 ) -> Iterator[Action]:
-    """The replacement is marked, lest it be moved back soon; then the old pod goes.
+    """Marks the replacement, so that it is not moved back soon; then the old pod is evicted.
 
-    It goes when the mark is seen, in the next pass: without it there would be no cool-down. From a node that leaves it
-    goes at once.
+    The eviction waits for the next pass, which sees the mark: without it there would be no cool-down. On a leaving node
+    the pod is evicted at once.
     """
     workload, new = group.workload, replacement.pod
     if origin is not None and names.MOVED not in new.annotations:
@@ -121,10 +118,10 @@ def undo(
     has_strayed: bool = False,
     in_every_mode: bool = False,
 ) -> Iterator[Action]:
-    """The newcomer is marked to leave first; then the old pod goes back to its ReplicaSet, which has one too many.
+    """Marks the newcomer to leave first, then returns the old pod to its ReplicaSet, which then has one too many.
 
-    `now` is noted, so that it is not tried again soon; None: nothing has failed, it is only no longer needed. Nothing
-    is put back where the ReplicaSet has too many already: it would delete what it gets back.
+    `now` is noted, so that the move is not tried again soon; None means that nothing failed and the move is no longer
+    needed. Nothing is put back if the ReplicaSet already has too many pods: it would delete what it gets back.
     """
     if not takes_back(cohort.replicas, cohort.live):
         return
@@ -151,12 +148,12 @@ def undo(
 
 
 def takes_back(replicas: int, live: Sequence[Pod]) -> bool:
-    """A ReplicaSet that wants so many and has these deletes no pod, or the newcomer alone, when it gets one back."""
+    """A ReplicaSet with these replicas and live pods deletes no pod, or only the newcomer, when it gets one back."""
     return 0 < replicas >= len(live)
 
 
 def put_back_to(pod: Pod, replica_set: ReplicaSet, text: str) -> Action:
-    """The same for a pod that no workload answers for any more."""
+    """The same for a pod without a workload."""
     known = replica_set.template.labels.get(names.POD_TEMPLATE_HASH, "")
     state = released(pod) or Released(0.0, known)
     return Action(
@@ -186,16 +183,16 @@ def _carries(pod: Pod, annotations: Mapping[str, str]) -> bool:
 
 
 def _without_release(pod: Pod) -> dict[str, str | None]:
-    """What the release wrote goes; a safe-to-evict that is not ours, or that somebody changed since, stays."""
+    """Removes what the release wrote. A safe-to-evict that is not ours, or was changed since, stays."""
     state = released(pod)
     is_ours = state is not None and state.marks_safe and pod.annotations.get(names.SAFE_TO_EVICT) == "true"
     return {names.RELEASED: None, **({names.SAFE_TO_EVICT: None} if is_ours else {})}
 
 
 def _failure(replacement: Member | None, has_strayed: bool) -> tuple[float, str]:
-    """For how long a move is not tried again the first time, and what was wrong with it.
+    """How long to wait before the first retry of a move, and what went wrong.
 
-    Without a webhook a replacement comes out anywhere. That says nothing about the class, and may be over soon.
+    Without a webhook, a replacement may land anywhere. That says nothing about the class, and may be over soon.
     """
     if replacement is None or not replacement.is_available:
         return UNDONE_SECONDS, "the replacement did not become ready in time"
@@ -207,7 +204,7 @@ def _failure(replacement: Member | None, has_strayed: bool) -> tuple[float, str]
 
 
 def was_of(pod: Pod, revision: ReplicaSet) -> bool:
-    """A released pod is its Deployment's, or of none any more; one that is another's is a copy."""
+    """A released pod belongs to its Deployment, or has no owner any more. A pod with another owner is a copy."""
     parent = revision.owner.uid if revision.owner is not None else ""
     is_theirs = pod.owner is None or pod.owner.uid in (revision.uid, parent)
     return is_theirs and pod.namespace == revision.namespace
@@ -217,16 +214,16 @@ def was_of(pod: Pod, revision: ReplicaSet) -> bool:
 
 
 def is_too_many(group: Group, cohort: Cohort, pod: Pod, *, is_vacant: bool) -> bool:
-    """Its Deployment was scaled down or rolled out since: its revision wants fewer, or does without its slot."""
+    """Its Deployment was scaled down or rolled out since: its revision wants fewer pods, or does not need its slot."""
     state = released(pod)
     is_smaller = state is not None and state.replicas is not None and cohort.replicas < state.replicas
     return is_smaller or is_vacant or group.is_rolling or not cohort.replicas
 
 
 def why_cut_short(group: Group, pod: Pod, *, leaves: bool) -> str:
-    """Why it is put back now, though its time is not over; "": it is not.
+    """Why the pod is put back before its time is over; "" if it is not.
 
-    A paused Deployment's ReplicaSet replaces pods all the same, so from a node that leaves a pod is moved on.
+    The ReplicaSet of a paused Deployment still replaces pods, so a move off a leaving node continues.
     """
     if pod.owner is None:
         return "it has no controller"
@@ -236,7 +233,7 @@ def why_cut_short(group: Group, pod: Pod, *, leaves: bool) -> str:
 def unwanted(
     workload: Workload | None, pod: Pod, origin: Class | None = None, rests_on: tuple[Pod, ...] = ()
 ) -> Action:
-    """It is one too many: evicted, as budgets allow; where none are wanted at all, deleted as all others are."""
+    """It is one too many: evicted as budgets allow, or deleted like all others if no pods are wanted at all."""
     if workload is not None and not workload.replicas:
         text = "its workload is scaled to 0"
         return Action(How.DELETE, Why.OVER, workload, pod, origin, text=text, in_every_mode=True)
@@ -249,21 +246,21 @@ def unwanted(
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """A released pod that is in no revision of a workload of ours, and what is there of what it belonged to."""
+    """A released pod that is in no revision of our workloads, and what still exists of its owners."""
 
     pod: Pod
-    revision: ReplicaSet | None  # that it was taken from; None: gone, or without pods and to have none
-    siblings: tuple[Pod, ...] = ()  # live ones of that revision
+    revision: ReplicaSet | None  # that the pod was taken from; None: gone, or scaled to 0 without pods
+    siblings: tuple[Pod, ...] = ()  # live pods of that revision
     workload: Workload | None = None  # None: gone
-    serving: tuple[Pod, ...] = ()  # the workload's
+    serving: tuple[Pod, ...] = ()  # the workload's serving pods
     is_ours: bool = False  # the workload is opted in
     may_evict: bool = True  # the namespace is opted in
 
 
 def ends_of(left: LeftBehind) -> Iterator[Action]:
-    """Put back where its ReplicaSet is there and wants it; else it goes, with what it belonged to or when all serve.
+    """Put back if its ReplicaSet exists and wants it. Otherwise deleted with its owner, or evicted when all serve.
 
-    The ReplicaSet of a workload of ours that does not count it among its own was rolled out or let go.
+    If a workload of ours does not count the pod's ReplicaSet as a revision, that was rolled out or orphaned.
     """
     pod, workload, revision = left.pod, left.workload, left.revision
     if revision is not None and not left.is_ours and takes_back(revision.replicas, left.siblings):
@@ -284,6 +281,6 @@ def ends_of(left: LeftBehind) -> Iterator[Action]:
 
 
 def _superfluous(left: LeftBehind, workload: Workload) -> Action:
-    """All that are wanted serve without it. Where nobody may be evicted any more, what we released still ends."""
+    """All wanted pods serve without it. Even where no eviction is allowed any more, our releases still end."""
     how, text = How.FINISH if left.may_evict else How.DELETE, "its ReplicaSet is gone or no longer needs it"
     return Action(how, Why.OVER, workload, left.pod, text=text, rests_on=left.serving, in_every_mode=True)

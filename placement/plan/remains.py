@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from placement.model import Kind, Pod, ReplicaSet, Workload
 from placement.plan.assess import Assessment
-from placement.plan.group import former_owner
+from placement.plan.marks import former_owner
 from placement.plan.relations import Relations
 from placement.plan.release import LeftBehind, was_of
 from placement.selector import matches

@@ -1,11 +1,10 @@
-"""Which pod has which slot: every slot once, as few pods as possible of another class than their slot's.
+"""Assigns slots to pods: every slot once, with as few pods as possible on another class than their slot's.
 
 Slots of one class are interchangeable, and rewriting one costs an annotation. So a changed ratio costs only the
 difference of the two mixes in moves. Example: ten pods at 70 % hold slots 0…9, seven of them spot. At 30 % the slots
-0 1 2 3 4 5 6 7 8 9 are O O O S O O S O O S: three spot pods take 3, 6 and 9, three on-demand pods keep theirs or take
-the lowest free one of their class, and four spot pods are left for on-demand slots: those four are moved. They are
-those of the fullest pools (of 3, 2 and 2 in pools a, b and c two of a, one of b, one of c), so that what stays is
-spread already.
+0 1 2 3 4 5 6 7 8 9 are O O O S O O S O O S. Three spot pods take 3, 6 and 9. Three on-demand pods keep their slots or
+take the lowest free one of their class. Four spot pods are left for on-demand slots, and are moved. They come from the
+fullest pools, so that the rest is spread evenly: if pools a, b and c hold 3, 2 and 2, two of a, one of b and one of c.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ MOST_SLOTS = 20_000  # beyond these only as many as there are pods
 
 
 def reslotted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[str, int]:
-    """UID → slot. Who has a slot that nobody else has, of its own class and below the replicas, keeps it."""
+    """UID → slot. A pod keeps its slot if no other pod has it, and it is of the pod's class and below the replicas."""
     limit = _limit(members, replicas)
     classes = slots.classes(limit)
     kept = _kept(members, classes)
@@ -46,7 +45,7 @@ def reslotted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[st
 
 
 def adopted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[str, int]:
-    """Slots for pods that have none, while nobody else's may be rewritten: free ones, of their class if there are."""
+    """Slots for pods without one, while no other slot may be rewritten: free slots, of their class if possible."""
     classes = slots.classes(_limit(members, replicas))
     taken = {member.slot for member in members}
     free = [slot for slot in range(len(classes)) if slot not in taken]
@@ -59,7 +58,7 @@ def adopted(members: Sequence[Member], slots: Slots, replicas: int) -> dict[str,
 
 
 def _limit(members: Sequence[Member], replicas: int) -> int:
-    """How many slots there are to hand out. Two billion replicas are a typo, and cost nobody else their memory."""
+    """How many slots to assign. Two billion replicas are a typo, and must not use up the memory."""
     return max(len(members), min(replicas, MOST_SLOTS))
 
 
@@ -86,9 +85,11 @@ def _surplus(members: Sequence[Member], classes: Sequence[Class]) -> set[str]:
 
 
 def _from_the_fullest(own: Sequence[Member], classes: Sequence[Class]) -> list[Member]:
-    """One of the fullest pool each time. Who was chosen before, and holds a slot of the other class, comes first.
+    """Pods with a slot of the other class come first: they were chosen before, or run here while theirs is out.
 
-    Pods without a node come last: there is nothing that they could be moved off.
+    Then, and among them, one pod of the fullest pool each time. Pods without a node come last: they cannot be moved off
+    anything. Example: seven soft pods are in pool a, of on-demand, and three that belong there in pool b. All soft ones
+    are chosen, although pool b is the fuller one in the end.
     """
     pools: dict[Pool | None, list[Member]] = {}
     for member in sorted(own, key=lambda member: (_holds_its_class(member, classes), -(member.slot or 0))):
@@ -96,7 +97,7 @@ def _from_the_fullest(own: Sequence[Member], classes: Sequence[Class]) -> list[M
     waiting = pools.pop(None, [])
     chosen = []
     while pools:
-        fullest = max(pools, key=lambda at: (len(pools[at]), not _holds_its_class(pools[at][0], classes), str(at)))
+        fullest = max(pools, key=lambda at: (not _holds_its_class(pools[at][0], classes), len(pools[at]), str(at)))
         chosen.append(pools[fullest].pop(0))
         if not pools[fullest]:
             del pools[fullest]
@@ -129,7 +130,7 @@ def leaned(members: Sequence[Member], given: dict[str, int], slots: Slots) -> di
 
     Example: spot slots 1, 2, 4, 5 are in pools a, b, a, a. Leaving from the top they would go a, a, b, a, which is
     right: each time one of the fullest goes. Were slot 5 in b, it would change places with the highest one in a.
-    A pool that has one pod more than another is not worth a write.
+    A pool that has one pod more than another is not worth a write. A pod of one of the fullest pools keeps its slot.
     """
     classes = slots.classes(max(given.values(), default=0) + 1)
     spot = [
@@ -137,15 +138,15 @@ def leaned(members: Sequence[Member], given: dict[str, int], slots: Slots) -> di
         for member in members
         if member.of is Class.SPOT and member.site is not None and classes[given[member.pod.uid]] is Class.SPOT
     ]
-    crowds = Counter([member.pool for member in spot])
+    crowds: Counter[Pool | None] = Counter([member.site.pool for member in spot if member.site is not None])
     if not crowds or max(crowds.values()) - min(crowds.values()) < 2:
         return given
     leaned_slots = dict(given)
-    open_slots = sorted((given[member.pod.uid] for member in spot), reverse=True)
     spot.sort(key=lambda member: given[member.pod.uid], reverse=True)
-    for slot in open_slots:
-        fullest = max(crowds.values())
-        leaver = next(member for member in spot if crowds[member.pool] == fullest)
+    for holder in tuple(spot):
+        slot, fullest = given[holder.pod.uid], max(crowds.values())
+        is_kept = holder in spot and crowds[holder.pool] == fullest
+        leaver = holder if is_kept else next(member for member in spot if crowds[member.pool] == fullest)
         spot.remove(leaver)
         crowds[leaver.pool] -= 1
         leaned_slots[leaver.pod.uid] = slot
@@ -154,4 +155,4 @@ def leaned(members: Sequence[Member], given: dict[str, int], slots: Slots) -> di
 
 def crowds_of(members: Sequence[Member]) -> Counter[Pool]:
     """Serving spot pods by pool."""
-    return Counter([each.site.pool for each in members if each.site and each.site.of is Class.SPOT and each.serves])
+    return Counter([each.site.pool for each in members if each.site and each.site.of is Class.SPOT and each.stands])

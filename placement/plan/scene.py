@@ -11,16 +11,26 @@ from placement.outage import Demand, Outages, Shape
 from placement.outcome import Outcome
 from placement.plan.actions import How
 from placement.plan.assess import Assessment, shape_of
-from placement.plan.group import Evicted, Ground, Group, own_terms
+from placement.plan.ground import Ground
+from placement.plan.group import Group, own_terms
 from placement.plan.losses import Lost
+from placement.plan.marks import Evicted
 from placement.plan.neighbours import Neighbours
 from placement.plan.release import LeftBehind
-from placement.plan.room import Used
+from placement.plan.stock import Used
 from placement.pools import preferred_pool
 
 AUTOSCALER_SECONDS = 600.0  # for so long an autoscaler that is on it is waited for
 CLOCKS_DIFFER_SECONDS = 60.0
 Target = tuple[Class, Pool | None, Shape]  # what one probe stands for: the class, the pool that is preferred, the shape
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """What came of an action that failed a moment ago. `text`: it is held back for this reason alone; None: for any."""
+
+    outcome: Outcome
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +50,16 @@ class Scene:
     evicted: Mapping[str, Evicted] = field(default_factory=dict)  # by seat: what was evicted, for want of a release
     is_paused: bool = False
     waiting: Collection[Pod] = ()  # pods that have no node yet, of everybody
-    held: Mapping[tuple[str, How], Outcome] = field(default_factory=dict)  # by UID: what failed a moment ago, and how
+    held: Mapping[tuple[str, How], HeldBack] = field(default_factory=dict)  # by the pod's UID
     most_notes: int | None = None  # annotations at once; None: all
     sizes: Mapping[str, int] = field(default_factory=dict)  # by namespace: how many workloads we look after
-    neighbours: Neighbours | None = None  # None: no place is proven for pods with affinity to other pods
+    neighbours: Neighbours | None = None  # None: no place is proven for pods that look at others
     left_behind: Sequence[LeftBehind] = ()  # released pods that no assessment covers
+    gathering: Collection[str] = ()  # nodes that have just begun to leave: others may follow
+    is_denied: Callable[[Pod], bool] = lambda _pod: False  # an autoscaler last said that it can bring no node
 
     def is_coming(self, pod: Pod) -> bool:
-        """An autoscaler said not long ago that it brings a node. What is dated in the future somebody made up."""
+        """An autoscaler reported recently that it adds a node. A report from the future is not trusted."""
         return -CLOCKS_DIFFER_SECONDS < self.now - self.is_awaited(pod) < AUTOSCALER_SECONDS
 
 

@@ -17,17 +17,17 @@ from placement.model import Class, Pod
 from placement.outage import LONGEST_SECONDS, Demand, Evidence, Outage, Shape, limited_to, without_zones
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.assess import Assessment, Stuck
-from placement.plan.group import Member, Site
+from placement.plan.ground import Site
 from placement.plan.losses import BY
 from placement.plan.reach import Reach
 from placement.plan.room import Room
 from placement.plan.scene import AUTOSCALER_SECONDS, Scene, Target, demand_of, target
 
-SHORTEST_OUTAGE_SECONDS = 30.0  # one of ours is not ended sooner, whatever room there seems to be
-MOST_TESTS = 32  # kinds of pods whose place is looked for in a pass, shared by the namespaces
-REPLACE_SECONDS = 3.0  # a pod that is younger, and than the outage, is not replaced again
-# The scheduler's words where a pod with volumes or resource claims is kept from nodes by its node terms, and not by
-# what it claims. Only it knows which nodes a claim can be used on.
+SHORTEST_OUTAGE_SECONDS = 30.0  # an outage that we noted does not end sooner, even if there seems to be room
+MOST_TESTS = 32  # kinds of pods tested for a place per pass, shared by the namespaces
+DENIED_SECONDS = 10.0  # a pod waits no longer if an autoscaler says that it can bring no node for it
+REPLACE_SECONDS = 3.0  # a pod that is younger than this, and than the outage, is not replaced again
+# The scheduler's message if node terms, and not claims, keep a pod with volumes or resource claims from nodes.
 REFUSED_BY_TERMS = "node affinity/selector"
 REFUSED_BY_CLAIMS = ("unbound", "not found", "resourceclaim", "resource claim")
 
@@ -36,15 +36,15 @@ Skip = Callable[[str, Why, Blocked], None]
 
 @dataclass(slots=True)
 class Freed:
-    """What is done about pods that are stuck."""
+    """What is done about stuck pods."""
 
     outages: list[Outage] = field(default_factory=list)
     replaced: list[Action] = field(default_factory=list)
-    given_up: list[Action] = field(default_factory=list)  # moves whose newcomers find no node: nobody serves less
+    given_up: list[Action] = field(default_factory=list)  # moves whose newcomers find no node; no serving pod is lost
 
 
 class WayOut:
-    """Looks at every stuck pod once, for one plan."""
+    """Examines every stuck pod once per plan."""
 
     def __init__(self, scene: Scene, room: Room, skip: Skip) -> None:
         self._scene = scene
@@ -52,15 +52,15 @@ class WayOut:
         self._skip = skip
         self._classes = scene.ground.configuration.classes
         self._evidence: set[tuple[Class, Demand]] = set()
-        # What many pods have in common is worked out once: thousands may be stuck.
+        # What many pods have in common is computed once: thousands may be stuck.
         self._demands: dict[tuple[object, ...], Demand] = {}
         self._out: dict[tuple[Class, Demand], bool] = {}
         self._fitting: dict[tuple[object, ...], bool] = {}
         self._tests: Counter[str] = (
             Counter()
-        )  # by namespace: tests that found no place, each after a look at every node
+        )  # by namespace: tests that found no place, each of which looked at every node
         self._most_tests = MOST_TESTS
-        self._untested: set[str] = set()  # namespaces of pods whose turn was not yet
+        self._untested: set[str] = set()  # namespaces of pods that had no turn yet
 
     def freed(self) -> Freed:
         found = Freed()
@@ -68,12 +68,12 @@ class WayOut:
         self._most_tests = max(1, MOST_TESTS // max(1, len({each.group.workload.namespace for each in waiting})))
         for each in _rotated(waiting, int(self._scene.now) * self._most_tests):
             for stuck in each.stuck:
-                actions = self._one(stuck, each.members, found.outages)
+                actions = self._one(stuck, found.outages)
                 (found.given_up if stuck.undo else found.replaced).extend(actions)
         return found
 
-    def _one(self, stuck: Stuck, siblings: Sequence[Member], outages: list[Outage]) -> Sequence[Action]:
-        """Nothing where the policy says to wait. A move that can be given up needs no evidence: the old pod serves."""
+    def _one(self, stuck: Stuck, outages: list[Outage]) -> Sequence[Action]:
+        """Does nothing if the policy says to wait. Giving up a move needs no evidence: the old pod serves."""
         if not stuck.falls_back:
             return ()
         demand = self._demand(stuck.pod)
@@ -81,7 +81,7 @@ class WayOut:
         is_out = is_required and self._is_out(stuck.of, demand)
         blocked = None if is_out else self._not_yet(stuck)
         if blocked is None:
-            blocked = None if stuck.undo or self._has_way_out(stuck, siblings) else Blocked.NO_PLACE
+            blocked = None if stuck.undo or self._has_way_out(stuck) else Blocked.NO_PLACE
         if blocked is not None:
             self._skip(stuck.group.workload.uid, Why.STUCK, blocked)
             return ()
@@ -92,13 +92,13 @@ class WayOut:
             return stuck.undo
         if not is_required:
             return stuck.undo or (self._created_again(stuck),)
-        outages.append(self._note(stuck, demand))  # of a class that was out a probe shows that it still is
+        outages.append(self._note(stuck, demand))  # after an outage, a failed probe shows that the class is still out
         return stuck.undo
 
     def _not_yet(self, stuck: Stuck) -> Blocked | None:
-        """It may still be scheduled, or an autoscaler brings a node."""
+        """It may still be scheduled, or an autoscaler is adding a node."""
         waited = self._scene.now - stuck.since
-        if waited < stuck.after:
+        if waited < stuck.after and not (waited >= DENIED_SECONDS and self._scene.is_denied(stuck.pod)):
             return Blocked.WAITING
         return Blocked.AUTOSCALER if waited < AUTOSCALER_SECONDS and self._scene.is_coming(stuck.pod) else None
 
@@ -107,7 +107,7 @@ class WayOut:
             return stuck.undo
         if self._is_admitted_in_vain(stuck, self._since(stuck)):
             if self._is_admitted_in_vain(stuck, self._since(stuck, whole=True)):
-                self._skip(stuck.group.workload.uid, Why.STUCK, Blocked.REFUSED)  # no note helps, nor does another try
+                self._skip(stuck.group.workload.uid, Why.STUCK, Blocked.REFUSED)  # a note or another try would not help
             else:
                 outages.append(self._note(stuck, Demand(demand.namespace)))
             return ()
@@ -125,11 +125,14 @@ class WayOut:
             self._out[key] = scene.outages.stands(of, scene.ground.zones[of], demand, scene.now)
         return self._out[key]
 
-    def _has_way_out(self, stuck: Stuck, siblings: Sequence[Member]) -> bool:
-        """It would fit on the other class: now, or where an autoscaler brings nodes, on one that is empty."""
+    def _has_way_out(self, stuck: Stuck) -> bool:
+        """It would fit on the other class now or, if an autoscaler adds nodes, on an empty node.
+
+        Only the scheduler knows what is not modelled: its message must name our terms.
+        """
         pod, other = stuck.pod, stuck.of.other
         if pod.needs.has_claims and not _is_refused_by_terms(pod):
-            return False
+            return self._has_proven_place(pod, other)
         is_scaled = self._classes.is_scaled or self._scene.is_coming(pod)
         is_plain = not (pod.needs.hard_spread or pod.needs.has_pod_affinity)
         owner = "" if is_plain else stuck.group.workload.uid
@@ -138,14 +141,21 @@ class WayOut:
             if self._tests[pod.namespace] >= self._most_tests:
                 self._untested.add(pod.namespace)
                 return False  # its turn comes with a later pass
-            self._fitting[key] = self._room.fits(pod, other, siblings) or (
-                is_scaled and self._room.fits_empty(pod, other)
-            )
+            self._fitting[key] = self._room.fits(pod, other) or (is_scaled and self._room.fits_empty(pod, other))
             self._tests[pod.namespace] += not self._fitting[key]
         return self._fitting[key]
 
+    def _has_proven_place(self, pod: Pod, of: Class) -> bool:
+        """Each pod with a claim is a kind of its own, and costs a test."""
+        if self._tests[pod.namespace] >= self._most_tests:
+            self._untested.add(pod.namespace)
+            return False
+        fits = self._room.fits(pod, of, is_proven=True)
+        self._tests[pod.namespace] += not fits
+        return fits
+
     def _note(self, stuck: Stuck, demand: Demand) -> Outage:
-        """For its own namespace, and what it asks for: nobody else's pods are softened by it."""
+        """For its own namespace and its own requests: it softens no other team's pods."""
         workload = stuck.group.workload
         return Outage(
             stuck.of,
@@ -159,22 +169,22 @@ class WayOut:
         )
 
     def _is_old_enough(self, stuck: Stuck) -> bool:
-        """It was created before the outage was noted, or a while ago: what was just created is not replaced again.
+        """It was created before the outage was noted, or a while ago. A very new pod is not replaced again.
 
-        That happens where a webhook has not read of the outage.
+        A new pod can be stuck if its webhook has not read the outage yet.
         """
         created = stuck.pod.created
         return self._scene.now - created >= REPLACE_SECONDS or any(created < since for since in self._since(stuck))
 
     def _is_admitted_in_vain(self, stuck: Stuck, noted: Sequence[float]) -> bool:
-        """It was created while these outages stood, and not softened: webhooks after ours made it ask for more.
+        """It was created during these outages but not softened, because webhooks after ours made it request more.
 
-        What is noted for its shape and terms does not cover what it asked for when it was admitted.
+        A note for its present shape and terms does not cover what it requested when it was admitted.
         """
         return bool(noted) and all(since + REPLACE_SECONDS < stuck.pod.created for since in noted)
 
     def _since(self, stuck: Stuck, *, whole: bool = False) -> list[float]:
-        """When the outages that stand and cover it were noted; or of these those that cover whatever a pod asks for."""
+        """When the outages that cover it were noted; with `whole`, only those that cover all requests."""
         demand = self._demand(stuck.pod)
         standing = self._scene.outages.standing(self._scene.now)
         covering = (each for each in standing if each.of is stuck.of and each.covers(demand))
@@ -184,7 +194,7 @@ class WayOut:
         return target(stuck.group, stuck.pod.slot, stuck.pod, self._scene.ground)
 
     def needs_probe(self, aim: Target, demand: Demand) -> bool:
-        """Since the class was last out for it, none that preferred this pool has got there yet."""
+        """No pod that preferred this pool has reached it since the class was last out for such a pod."""
         to, pool, shape = aim
         recent = (each for each in self._scene.outages.noted if self._scene.now < each.until + LONGEST_SECONDS)
         ends = [each.until for each in recent if each.of is to and each.covers(demand)]
@@ -193,7 +203,7 @@ class WayOut:
         return bool(ends) and max(proven, default=float("-inf")) < max(ends)
 
     def _created_again(self, stuck: Stuck) -> Action:
-        """Its Event names the mode: a pod goes though moves are off, plan-only or paused."""
+        """Its Event names the mode: the pod is replaced although moves are off, plan-only or paused."""
         mode = f"{stuck.group.policy.rebalance}{', paused' if self._scene.is_paused else ''}"
         text = f"no {stuck.of} node can run it; recreated with {stuck.of} preferred (rebalance: {mode})"
         return Action(How.REPLACE, Why.STUCK, stuck.group.workload, stuck.pod, stuck.of, text=text, in_every_mode=True)
@@ -201,10 +211,10 @@ class WayOut:
     # --- outages that are over ---------------------------------------------------------------------------------------
 
     def ended(self, new: Sequence[Outage]) -> Iterator[Outage]:
-        """Outages that we noted, whose evidence is gone; or of a class that has room, with nobody waiting for it.
+        """Outages that we noted and that are over: the evidence is gone, or the class has room and no pod waits for it.
 
-        Evidence is gone when no pod that the note covers waits for the class, was lost with it, or runs on the other
-        one instead: its workload was deleted, scaled down, or has returned.
+        Evidence is gone when no covered pod waits for the class, was lost with it, or runs on the other class instead:
+        the workload was deleted, scaled down, or has returned.
         """
         scene = self._scene
         lost = {gone.of for gone in scene.lost.values()} if any(each.lost for each in scene.assessments) else set()
@@ -235,7 +245,7 @@ class WayOut:
         )
 
     def _has_room(self, outage: Outage) -> bool:
-        """On a node that pods which it covers may use, taints apart."""
+        """A node that the covered pods may use has room, taints excluded."""
         reach = Reach(outage.terms, ())
         return any(
             (not outage.zones or site.pool.zone in outage.zones)
@@ -252,7 +262,7 @@ class WayOut:
 
 
 def _rotated(waiting: list[Assessment], by: int) -> list[Assessment]:
-    """Each pass begins with others, so that all have their turn."""
+    """Each pass begins with another workload, so that all get their turn."""
     begin = by % len(waiting) if len(waiting) > MOST_TESTS else 0
     return [*waiting[begin:], *waiting[:begin]]
 

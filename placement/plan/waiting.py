@@ -15,9 +15,9 @@ HOPELESS_SECONDS = 30.0
 
 
 def waiting_pods(scene: Scene) -> Iterator[Pod]:
-    """Pods that will take room: not those with a gate, nor those that have fitted nowhere for a while.
+    """Pods that will take room: not those with a gate, nor those that have not fitted anywhere for a while.
 
-    What an autoscaler brings a node for will take that.
+    Pods for which an autoscaler adds a node will use that node.
     """
     for pod in scene.waiting:
         is_fresh = scene.now - (pod.changed or pod.created) < HOPELESS_SECONDS
@@ -30,7 +30,7 @@ def waiting_pods(scene: Scene) -> Iterator[Pod]:
 def _to_come(each: Assessment, scene: Scene) -> Iterator[Pod]:
     """Replacements of released pods that their ReplicaSet has not created yet, or that we have not seen yet.
 
-    They stand for as much as the pods that they replace, on either class: the webhook decides on them later.
+    They count as much as the pods that they replace, on either class: the webhook decides on the class later.
     """
     classes = scene.ground.configuration.classes
     tolerated = tuple(Toleration(**each) for each in classes.tolerations)

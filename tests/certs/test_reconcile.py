@@ -33,7 +33,7 @@ PASS_SECONDS = 2.0
 
 
 @dataclass
-class Clock:
+class DayClock:
     """Seconds since the start, as all replicas' timers and days go by."""
 
     seconds: float = 0.0
@@ -46,8 +46,8 @@ class Clock:
         return NOW + timedelta(seconds=self.seconds)
 
 
-def keeper(api: FakeApi, clock: Clock | None = None, source: Issuer = Issuer.OWN) -> Keeper:
-    return Keeper(cast(Client, api), source, OVERLAP, clock or Clock())
+def keeper(api: FakeApi, clock: DayClock | None = None, source: Issuer = Issuer.OWN) -> Keeper:
+    return Keeper(cast(Client, api), source, OVERLAP, clock or DayClock())
 
 
 def healthy() -> FakeApi:
@@ -179,7 +179,7 @@ def test_peers_trust_whatever_a_peer_may_serve() -> None:
 
 def test_a_rotation_takes_two_overlaps() -> None:
     """Of 20 s, with a pass every 2 s: published at 0 s, switched after 20 s, dropped after 40 s."""
-    api, clock = healthy(), Clock()
+    api, clock = healthy(), DayClock()
     replica = keeper(api, clock)
     api.store(SECRET, secret(replace(BUNDLE, wish=ROTATE_CA)))
     changes: dict[float, int] = {}
@@ -212,7 +212,7 @@ LAG_SECONDS = 4.0  # how far an API server may be behind; a quarter of the overl
 
 
 @dataclass(eq=False)
-class Replica:
+class KeeperReplica:
     """A webhook process: its keeper, how far its clock is off, and whether its last pass was held up (SIGSTOP)."""
 
     keeper: Keeper
@@ -220,7 +220,7 @@ class Replica:
     is_held_up: bool = False
     pauses: int = 0
 
-    def look(self, clock: Clock) -> None:
+    def look(self, clock: DayClock) -> None:
         self.keeper.look(clock.now + self.skew)
 
 
@@ -230,25 +230,25 @@ class Fleet:
 
     draw: Callable[[int], int]  # a number below this one
     api: FakeApi = field(default_factory=healthy)
-    clock: Clock = field(default_factory=Clock)
-    replicas: list[Replica] = field(default_factory=list)
+    clock: DayClock = field(default_factory=DayClock)
+    replicas: list[KeeperReplica] = field(default_factory=list)
     history: list[tuple[float, bytes]] = field(default_factory=list)
     depth: int = 0
-    current: Replica | None = None
+    current: KeeperReplica | None = None
     crashes: bool = True
     strict: bool = True
 
     def __post_init__(self) -> None:
         self.api.before_call = self.interfere
 
-    def start(self) -> Replica:
+    def start(self) -> KeeperReplica:
         """A new process, in one pass ready; it is not called before."""
-        replica = Replica(keeper(self.api, self.clock), timedelta(minutes=self.draw(41) - 20))
+        replica = KeeperReplica(keeper(self.api, self.clock), timedelta(minutes=self.draw(41) - 20))
         while replica.keeper.missing(self.clock.now) is not None:
             self.attempt(replica)
         return replica
 
-    def attempt(self, replica: Replica) -> bool:
+    def attempt(self, replica: KeeperReplica) -> bool:
         self.depth += 1
         pauses = replica.pauses
         try:
@@ -263,7 +263,7 @@ class Fleet:
         self.check()
         return True
 
-    def hold_up(self, replica: Replica) -> None:
+    def hold_up(self, replica: KeeperReplica) -> None:
         """The others go on for a while. It answers no call, and when it wakes it is behind until it has caught up.
 
         That is the limit of the promise: one that was stopped for most of an overlap is too late for the next step.
@@ -330,7 +330,7 @@ class Fleet:
         settled = len(authorities(bundle.trusted)) == 1 and not successor(bundle) and not bundle.wish
         return is_in_order(self.api) and settled and all(map(self.is_well, self.replicas))
 
-    def is_well(self, replica: Replica) -> bool:
+    def is_well(self, replica: KeeperReplica) -> bool:
         """It serves a certificate that callers accept; OpenSSL can load that, and what peers are judged by."""
         if replica.keeper.serving is None or replica.keeper.missing(self.clock.now) is not None:
             return False
@@ -339,7 +339,7 @@ class Fleet:
         return True
 
 
-def fleet(data: st.DataObject, replicas: int, *, crashes: bool = True, strict: bool = True) -> Fleet:
+def drawn_fleet(data: st.DataObject, replicas: int, *, crashes: bool = True, strict: bool = True) -> Fleet:
     """What happens in it goes by a seed: what a garbled byte leads to depends on keys, which are new in each run."""
     chance = Random(data.draw(st.integers(0, 2**32)))
     made = Fleet(chance.randrange, crashes=crashes, strict=strict)
@@ -348,20 +348,20 @@ def fleet(data: st.DataObject, replicas: int, *, crashes: bool = True, strict: b
     return made
 
 
-def suffer(world: Fleet, data: st.DataObject, events: dict[str, Callable[[Fleet], None]]) -> None:
+def suffer(fleet: Fleet, data: st.DataObject, events: dict[str, Callable[[Fleet], None]]) -> None:
     """A few of the events, each some passes after the last one; then all comes to rest."""
     for _ in range(data.draw(st.integers(1, 4))):
-        events[data.draw(st.sampled_from(sorted(events)))](world)
+        events[data.draw(st.sampled_from(sorted(events)))](fleet)
         for _ in range(data.draw(st.integers(0, 15))):
-            world.round()
-    world.crashes = False
-    come_to_rest(world)
+            fleet.round()
+    fleet.crashes = False
+    come_to_rest(fleet)
 
 
-def come_to_rest(world: Fleet) -> None:
+def come_to_rest(fleet: Fleet) -> None:
     for _ in range(100):
-        world.round()
-        if world.is_steady:
+        fleet.round()
+        if fleet.is_steady:
             return
     raise AssertionError("it does not come to rest")
 
@@ -371,35 +371,35 @@ def another() -> Bundle:
     return next_step(Bundle(), Published(), None, HOSTS, NOW).bundle
 
 
-def forget(world: Fleet) -> None:
-    world.api.objects.pop(SECRET, None)
+def forget(fleet: Fleet) -> None:
+    fleet.api.objects.pop(SECRET, None)
 
 
 WISHES: dict[str, Callable[[Fleet], None]] = {
-    "a new leaf is asked for": lambda world: world.write(wish=ROTATE_LEAF),
-    "a new authority is asked for": lambda world: world.write(wish=ROTATE_CA),
+    "a new leaf is asked for": lambda fleet: fleet.write(wish=ROTATE_LEAF),
+    "a new authority is asked for": lambda fleet: fleet.write(wish=ROTATE_CA),
 }
 LOSSES: dict[str, Callable[[Fleet], None]] = {
     "the Secret is deleted": forget,
-    "the Secret is emptied": lambda world: world.write(
+    "the Secret is emptied": lambda fleet: fleet.write(
         trusted=b"", authority_key=b"", next_key=b"", leaf=b"", leaf_key=b""
     ),
-    "another good one takes its place": lambda world: cast(None, world.api.store(SECRET, secret(another()))),
-    "the authorities are garbled": lambda world: world.write(trusted=b"junk"),
-    "the authority's key is garbled": lambda world: world.write(authority_key=b"junk"),
-    "the next authority's key is lost": lambda world: world.write(next_key=b""),
-    "the leaf is garbled": lambda world: world.write(leaf=b"junk"),
-    "the leaf's key is garbled": lambda world: world.write(leaf_key=b"junk"),
-    "bytes inside the authorities are others": lambda world: world.garble("trusted"),
-    "bytes inside the authority's key are others": lambda world: world.garble("authority_key"),
-    "bytes inside the next authority's key are others": lambda world: world.garble("next_key"),
-    "bytes inside the leaf are others": lambda world: world.garble("leaf"),
-    "bytes inside the leaf's key are others": lambda world: world.garble("leaf_key"),
+    "another good one takes its place": lambda fleet: cast(None, fleet.api.store(SECRET, secret(another()))),
+    "the authorities are garbled": lambda fleet: fleet.write(trusted=b"junk"),
+    "the authority's key is garbled": lambda fleet: fleet.write(authority_key=b"junk"),
+    "the next authority's key is lost": lambda fleet: fleet.write(next_key=b""),
+    "the leaf is garbled": lambda fleet: fleet.write(leaf=b"junk"),
+    "the leaf's key is garbled": lambda fleet: fleet.write(leaf_key=b"junk"),
+    "bytes inside the authorities are others": lambda fleet: fleet.garble("trusted"),
+    "bytes inside the authority's key are others": lambda fleet: fleet.garble("authority_key"),
+    "bytes inside the next authority's key are others": lambda fleet: fleet.garble("next_key"),
+    "bytes inside the leaf are others": lambda fleet: fleet.garble("leaf"),
+    "bytes inside the leaf's key are others": lambda fleet: fleet.garble("leaf_key"),
 }
 
 
-def garble_published(world: Fleet) -> None:
-    world.api.store(CONFIGURATION, configuration(garbled(world.bundle.trusted, world.draw)))
+def garble_published(fleet: Fleet) -> None:
+    fleet.api.store(CONFIGURATION, configuration(garbled(fleet.bundle.trusted, fleet.draw)))
 
 
 OVERWRITTEN: dict[str, Callable[[Fleet], None]] = {"bytes inside the caBundle are others": garble_published}
@@ -414,7 +414,7 @@ def test_no_call_fails_in_rotations(data: st.DataObject, replicas: int) -> None:
     After every call of every replica, each leaf that is served is accepted by each API server; in the end there is
     one authority, published.
     """
-    suffer(fleet(data, replicas), data, WISHES)
+    suffer(drawn_fleet(data, replicas), data, WISHES)
 
 
 @ODD
@@ -422,7 +422,7 @@ def test_no_call_fails_in_rotations(data: st.DataObject, replicas: int) -> None:
 @given(st.data(), st.integers(1, 3))
 def test_no_call_fails_when_the_secret_is_lost(data: st.DataObject, replicas: int) -> None:
     """The same, in any state of a rotation, as long as replicas live that remember it."""
-    suffer(fleet(data, replicas, crashes=False), data, WISHES | LOSSES)
+    suffer(drawn_fleet(data, replicas, crashes=False), data, WISHES | LOSSES)
 
 
 @ODD
@@ -430,7 +430,7 @@ def test_no_call_fails_when_the_secret_is_lost(data: st.DataObject, replicas: in
 @given(st.data(), st.integers(1, 3))
 def test_all_comes_to_rest_when_the_secret_is_lost_and_replicas_crash(data: st.DataObject, replicas: int) -> None:
     """What nobody remembers is issued anew, which costs calls; but it never stays broken."""
-    suffer(fleet(data, replicas, strict=False), data, WISHES | LOSSES | OVERWRITTEN)
+    suffer(drawn_fleet(data, replicas, strict=False), data, WISHES | LOSSES | OVERWRITTEN)
 
 
 @ODD
@@ -440,23 +440,23 @@ def test_whatever_bytes_are_garbled_a_good_certificate_is_served(
     data: st.DataObject, parts: set[str], in_rotation: bool, remembers: bool
 ) -> None:
     """Inside any parts of the Secret and the caBundle, at any step, by a replica that remembers or one just started."""
-    world = fleet(data, 1, crashes=False, strict=False)
+    fleet = drawn_fleet(data, 1, crashes=False, strict=False)
     if in_rotation:
-        world.write(wish=ROTATE_CA)
+        fleet.write(wish=ROTATE_CA)
         for _ in range(data.draw(st.integers(1, 12))):
-            world.round()
+            fleet.round()
     for part in sorted(parts):
-        world.garble(part)
-    garble_published(world)
+        fleet.garble(part)
+    garble_published(fleet)
     if not remembers:
-        world.replicas = [world.start()]
-    come_to_rest(world)
+        fleet.replicas = [fleet.start()]
+    come_to_rest(fleet)
 
 
 @pytest.mark.parametrize("value", [None, b"", b"junk", new_authority(NOW).certificate])
 def test_an_overwritten_ca_bundle_is_published_again_in_one_pass(value: bytes | None) -> None:
     """In every state of a rotation, by whoever looks first; the Secret is left alone."""
-    api, clock = healthy(), Clock()
+    api, clock = healthy(), DayClock()
     replica = keeper(api, clock)
     replica.look(clock.now)
     api.store(SECRET, secret(replace(BUNDLE, wish=ROTATE_CA)))

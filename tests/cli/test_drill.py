@@ -12,9 +12,9 @@ from cli.errors import UsageError
 from placement.configuration import Configuration
 from placement.model import Owner
 from report.exposure import Domain
+from tests.builders.snapshots import DRILL_STORE, SHOP, drill_pods, drill_snapshot
 from tests.cli.printed import printed
-from tests.dashboard.boards import SHOP, shown
-from tests.report.test_drill import STORE, cluster, pods
+from tests.dashboard.dashboardharness import dashboard_of
 
 TEXTS: dict[str, Target] = {
     "node=a1": Target(Domain.NODE, "a1"),
@@ -40,7 +40,7 @@ def test_what_is_no_target_is_told_with_what_would_be(text: str) -> None:
 
 def drilled(text: str, namespace: str | None = None) -> tuple[int, str, dict[str, tuple[int, int, int, bool]]]:
     """Exit code, what people see, and by workload: lost, left, needed, falls below."""
-    finding = found(cluster(), Configuration(), target(text), namespace)
+    finding = found(drill_snapshot(), Configuration(), target(text), namespace)
     rows = {
         each["name"]: (each["lost"], each["left"], each["needed"], each["fallsBelow"]) for each in finding.raw["losses"]
     }
@@ -67,8 +67,8 @@ def test_a_node_that_may_go_is_none() -> None:
 
 def test_what_is_assumed_is_told_and_is_no_finding() -> None:
     """Both replicas of the store go with their node, and nobody said that one must serve."""
-    both = tuple(pods(Owner("StatefulSet", "store", "s"), "shop", "d1", "d1"))
-    snapshot = replace(cluster(), workloads=(STORE,), pods=both)
+    both = tuple(drill_pods(Owner("StatefulSet", "store", "s"), "shop", "d1", "d1"))
+    snapshot = replace(drill_snapshot(), workloads=(DRILL_STORE,), pods=both)
     finding = found(snapshot, Configuration(), target("node=d1"))
     text = printed(finding.shown(), 80)
     assert finding.raw["fallBelow"] == {"declared": 0, "assumed": 1}
@@ -107,7 +107,7 @@ def test_the_table_fits_eighty_columns() -> None:
 
 def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
     """The dashboard's, too."""
-    assert found(cluster(), Configuration(), target("pool=zone-a/m5")).raw == {
+    assert found(drill_snapshot(), Configuration(), target("pool=zone-a/m5")).raw == {
         "domain": "pool",
         "name": "zone-a/m5",
         "nodes": 2,
@@ -127,9 +127,9 @@ def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
             }
         ],
         "room": {
-            "spot": {"pods": 3, "fits": False, "leftOut": "shop/web-1-2"},  # nodes of no size have no room
-            "onDemand": {"pods": 0, "fits": True, "leftOut": None},
-            "allOnDemand": {"pods": 3, "fits": False, "leftOut": "shop/web-1-2"},
+            "spot": {"pods": 3, "fits": False, "leftOut": "shop/web-1-2", "reason": "no node has room for cpu"},
+            "onDemand": {"pods": 0, "fits": True, "leftOut": None, "reason": None},
+            "allOnDemand": {"pods": 3, "fits": False, "leftOut": "shop/web-1-2", "reason": "no node has room for cpu"},
         },
     }
 
@@ -146,14 +146,14 @@ def test_a_pool_that_does_not_exist_is_told_with_those_that_do() -> None:
 @pytest.mark.parametrize("text", ["node=spot-a", "pool=a/m", "zone=b", "spot"])
 def test_the_dashboard_tells_the_same(text: str) -> None:
     """Also whether the rest fits on what remains; and besides, how old all of it is."""
-    told = shown().get(f"drill?{text if '=' in text else f'{text}=1'}")
+    told = dashboard_of().get(f"drill?{text if '=' in text else f'{text}=1'}")
     assert told == {**told, **found(SHOP, Configuration(), target(text)).raw}
 
 
 def test_whether_the_rest_fits_is_told_to_people() -> None:
     """Four pods of one core each: the other spot node has two cores left, on-demand has three."""
     text = printed(found(SHOP, Configuration(), target("node=spot-a")).shown(), 80)
-    assert "Room for the 4 pods of spot on the remaining spot nodes: no, not for shop/web-" in text
+    assert "Room for the 4 pods from spot on the other spot nodes: no, not for shop/web-" in text
     assert "Room for the 4 pods on the remaining on-demand nodes alone: no, not for" in text
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
 
@@ -161,5 +161,5 @@ def test_whether_the_rest_fits_is_told_to_people() -> None:
 def test_spot_that_is_not_left_has_no_room_to_tell_of() -> None:
     """Six pods of one core each; on-demand has three left."""
     text = printed(found(SHOP, Configuration(), target("spot")).shown(), 80)
-    assert "remaining spot nodes" not in text
+    assert "other spot nodes" not in text
     assert "Room for the 6 pods on the remaining on-demand nodes alone: no, not for" in text

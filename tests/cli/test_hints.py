@@ -48,7 +48,7 @@ RIGHTS: dict[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize(("asked", "expected"), RIGHTS.items())
 def test_a_missing_right_is_named_with_how_to_ask_and_who_gives_it(asked: str, expected: tuple[str, str, str]) -> None:
-    """One of our ClusterRoles, where one does."""
+    """One of our roles, where one does."""
     verb, question, role = expected
     right = right_of(asked)
     assert right is not None
@@ -56,7 +56,8 @@ def test_a_missing_right_is_named_with_how_to_ask_and_who_gives_it(asked: str, e
     text = told(Forbidden(asked, 403, "Forbidden", "no"))
     assert text.startswith(f"you are not allowed to {verb} ")
     assert question in text
-    assert (f"--clusterrole={role} " in text) == bool(role)
+    assert (f"role={role} " in text) == bool(role)
+    assert ("-n spotweave-system create rolebinding" in text) == (role == names.OPERATE_ROLE)
 
 
 def test_the_roles_give_what_is_said_of_them() -> None:
@@ -64,6 +65,8 @@ def test_the_roles_give_what_is_said_of_them() -> None:
     objects = [*yaml.safe_load_all((ROOT / "manifests/base/people-rbac.yaml").read_text())]
     view, operate = objects
     assert [each["metadata"]["name"] for each in objects] == [names.VIEW_ROLE, names.OPERATE_ROLE]
+    assert (view["kind"], operate["kind"]) == ("ClusterRole", "Role")
+    assert operate["metadata"]["namespace"] == names.SYSTEM_NAMESPACE
     whole = [rule for rule in view["rules"] if "resourceNames" not in rule]
     given = {
         f"{resource}.{group}" if group else resource

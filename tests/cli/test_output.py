@@ -13,6 +13,7 @@ from enum import StrEnum
 
 import pytest
 import yaml
+from rich.table import Table
 from rich.text import Text
 
 from cli import output
@@ -21,13 +22,13 @@ from generators.files import ROOT
 from kube.errors import Unreachable
 
 
-class Size(StrEnum):
+class PrintedSize(StrEnum):
     """As commands have them in what they print."""
 
     LARGE = "large"
 
 
-RAW = {"size": Size.LARGE, "pods": ("a", "b"), "text": "≥ 1", "none": None}
+RAW = {"size": PrintedSize.LARGE, "pods": ("a", "b"), "text": "≥ 1", "none": None}
 FINDING = output.Result(RAW, lambda: Text("two pods", style="bold red"), 1)
 
 
@@ -119,6 +120,26 @@ def test_what_looks_at_the_cluster_can_be_watched(command: list[str]) -> None:
     assert read(command).watch is None
     assert read([*command, "--watch"]).watch == output.EVERY_SECONDS
     assert read([*command, "-w", "2"]).watch == 2.0
+
+
+def test_names_are_neither_wrapped_nor_cut_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long they are, and however narrow the terminal is that the pipe was started from."""
+    monkeypatch.setenv("COLUMNS", "40")
+    names = [f"a-namespace-with-a-long-name/a-deployment-with-a-long-name-{number}" * 3 for number in range(3)]
+
+    def table() -> Table:
+        made = Table(box=None)
+        made.add_column("WORKLOAD", overflow="fold")
+        made.add_column("REQUIRES")
+        for name in names:
+            made.add_row(name, "on-demand")
+        return made
+
+    output.show(asked("table"), lambda: output.Result(None, table))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[1:]] == [[name, "on-demand"] for name in names]
 
 
 def test_long_lines_of_a_text_are_left_whole(capsys: pytest.CaptureFixture[str]) -> None:

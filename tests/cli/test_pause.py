@@ -16,7 +16,7 @@ from kube.configmaps import PATH
 from placement import names
 from placement.pause import KEY, Pause
 from report.sentences import pause_sentence
-from tests.kube.objects import status
+from tests.builders.api import page, raw_node, status
 from tests.kube.scripted import Answer, Script, scripted_api, serving
 
 STATE = f"{PATH}/{names.STATE_MAP}"
@@ -26,7 +26,7 @@ OVER = '{"since": 1, "until": 2}'
 ENDLESS = '{"since": 1, "until": null, "by": "alice", "reason": "why"}'
 
 
-class Operator:
+class ScriptedOperator:
     """Runs commands against a scripted API server."""
 
     def __init__(self, script: Script, kubeconfig: Path) -> None:
@@ -45,7 +45,7 @@ class Operator:
 
 
 @pytest.fixture
-def operator(tmp_path: Path) -> Iterator[Operator]:
+def operator(tmp_path: Path) -> Iterator[ScriptedOperator]:
     script, file = Script(), tmp_path / "kubeconfig"
     with serving(script) as url:
         content = {
@@ -55,14 +55,16 @@ def operator(tmp_path: Path) -> Iterator[Operator]:
             "current-context": "x",
         }
         file.write_text(json.dumps(content))
-        yield Operator(script, file)
+        yield ScriptedOperator(script, file)
 
 
 def state(**data: str) -> bytes:
     return json.dumps({"metadata": {"name": names.STATE_MAP, "resourceVersion": "1"}, "data": data}).encode()
 
 
-def test_a_pause_is_noted_with_who_why_and_until_when(operator: Operator, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pause_is_noted_with_who_why_and_until_when(
+    operator: ScriptedOperator, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The first note makes the ConfigMap."""
     assert operator.run("pause", "--for", "1h", "--reason", "black friday", answers=[ABSENT, b"{}"]) == 0
     method, path, data = operator.written()
@@ -74,7 +76,9 @@ def test_a_pause_is_noted_with_who_why_and_until_when(operator: Operator, capsys
     assert said.endswith(f", by {pause['by']}: black friday\n")
 
 
-def test_a_pause_without_a_duration_waits_for_resume(operator: Operator, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pause_without_a_duration_waits_for_resume(
+    operator: ScriptedOperator, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It replaces the one that stands; what stands beside it stays."""
     before = state(**{KEY: ENDLESS, "outages.json": "…"})
     assert operator.run("pause", answers=[before, b"{}"]) == 0
@@ -94,7 +98,7 @@ RESUMED: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("text", "said"), RESUMED.values(), ids=RESUMED.keys())
 def test_resuming_takes_the_note_away(
-    operator: Operator, capsys: pytest.CaptureFixture[str], text: str, said: str
+    operator: ScriptedOperator, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     """Whatever it says."""
     assert operator.run("resume", answers=[state(**{KEY: text, "other": "kept"}), b"{}"]) == 0
@@ -102,13 +106,13 @@ def test_resuming_takes_the_note_away(
     assert capsys.readouterr().out == said
 
 
-def test_resuming_what_is_not_paused_is_fine(operator: Operator, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resuming_what_is_not_paused_is_fine(operator: ScriptedOperator, capsys: pytest.CaptureFixture[str]) -> None:
     """What is asked for is so; nothing is written."""
     assert operator.run("resume", answers=[ABSENT]) == 0
     assert capsys.readouterr().out == "Moves were not paused.\n"
 
 
-def test_scripts_are_told_what_was_done(operator: Operator, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scripts_are_told_what_was_done(operator: ScriptedOperator, capsys: pytest.CaptureFixture[str]) -> None:
     """The pause that stands now; whether one stood; what is noted as out."""
 
     def told_json(*arguments: str, answers: list[Answer | bytes]) -> Any:
@@ -125,20 +129,21 @@ def test_scripts_are_told_what_was_done(operator: Operator, capsys: pytest.Captu
     assert told_json("outage", "clear", answers=[ABSENT, b"{}"])["outages"] == []
 
 
-LISTS = 8  # namespaces, nodes, Deployments, StatefulSets, ReplicaSets, pods, budgets, quotas
+# Namespaces, nodes, Deployments, StatefulSets, ReplicaSets, pods, budgets, quotas, claims, volumes, CSINodes.
+LISTS = 11
 EMPTY = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
 
 
 def test_where_nothing_is_installed_there_is_nothing_to_uninstall(
-    operator: Operator, capsys: pytest.CaptureFixture[str]
+    operator: ScriptedOperator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No pause can be noted, since the namespace is not there, and no pod is released: what is asked for is so."""
-    assert operator.run("uninstall", answers=[ABSENT, ABSENT, *[EMPTY] * LISTS]) == 0
-    assert capsys.readouterr().out == "Spotweave is not installed: nothing to do.\n"
+    """No pause can be noted, no webhook is configured, and no pod carries anything: what is asked for is so."""
+    assert operator.run("uninstall", answers=[*[ABSENT] * 4, *[EMPTY] * LISTS]) == 0
+    assert capsys.readouterr().out == "Spotweave is not installed, and no pod carries anything of it.\n"
 
 
 def test_pods_that_are_still_released_are_told_though_the_namespace_is_gone(
-    operator: Operator, capsys: pytest.CaptureFixture[str]
+    operator: ScriptedOperator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever deleted the manifests first; its ReplicaSet is gone, too, so it cannot be put back."""
     metadata = {
@@ -149,9 +154,44 @@ def test_pods_that_are_still_released_are_told_though_the_namespace_is_gone(
         "annotations": {names.RELEASED: "2026-11-16T00:00:00Z/h"},
     }
     pods = json.dumps({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": metadata}]}).encode()
-    look: list[Answer | bytes] = [*[EMPTY] * 5, pods, *[EMPTY] * 2]
-    assert operator.run("uninstall", answers=[ABSENT, ABSENT, *look * 3]) == 1
+    look: list[Answer | bytes] = [*[EMPTY] * 5, pods, *[EMPTY] * (LISTS - 6)]
+    assert operator.run("uninstall", answers=[*[ABSENT] * 4, *look * 3]) == 1
     assert "  kubectl delete pod -n shop web-0" in capsys.readouterr().out.splitlines()
+
+
+def test_uninstalling_cleans_pods_up_after_admission_has_ended(
+    operator: ScriptedOperator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An adopted pod carries no affinity, and is not counted as one that does."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-h", "uid": "rs", "controller": True}
+    annotations = {names.DECISION: "rs/adopted-u", names.SLOT: "0", names.REASON: "adopted", "theirs": "kept"}
+    labels = {"app": "web", names.CLASS: "spot"}
+    common: dict[str, Any] = {"namespace": "shop", "labels": labels, "ownerReferences": [owner]}
+    adopted = {"metadata": {"name": "web-0", "uid": "u", "annotations": annotations, **common}}
+    placed = {
+        "metadata": {"name": "web-1", "uid": "v", "annotations": {**annotations, names.DECISION: "rs/id"}, **common},
+        "spec": {"nodeName": "n"},
+    }
+    pods = json.dumps({"metadata": {"resourceVersion": "1"}, "items": [adopted, placed]}).encode()
+    look: list[Answer | bytes] = [*[EMPTY] * 5, pods, *[EMPTY] * (LISTS - 6)]
+    answers = [state(), *[b"{}"] * 3, *look * 3, b"{}", b"{}"]
+    assert operator.run("uninstall", answers=answers) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Stopped moves and admission.",
+        "Removed labels and annotations of Spotweave from 2 pods; "
+        "1 of them keeps its node affinity until it is recreated.",
+        "Now delete the installed objects, the way you applied them:",
+        "  kubectl delete -k manifests/base --ignore-not-found",
+    ]
+    requests = [operator.script.next_request() for _ in answers]
+    for request in requests[2:4]:
+        assert (request.method, request.path.rpartition("/")[2]) == ("DELETE", names.WEBHOOK_CONFIGURATION)
+    assert [request.path.split("/")[-2][:8] for request in requests[2:4]] == ["mutating", "validati"]
+    for request in requests[-2:]:
+        written = json.loads(request.body)["metadata"]
+        assert request.method == "PATCH"
+        assert written["annotations"] == dict.fromkeys((names.DECISION, names.REASON, names.SLOT))
+        assert written["labels"] == {names.CLASS: None}
 
 
 NEEDED: dict[str, tuple[list[str], str]] = {
@@ -165,16 +205,15 @@ NEEDED: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.parametrize(("command", "role"), NEEDED.values(), ids=NEEDED.keys())
 def test_who_lacks_rights_is_told_of_the_role_that_gives_all_of_them(
-    operator: Operator, capsys: pytest.CaptureFixture[str], command: list[str], role: str
+    operator: ScriptedOperator, capsys: pytest.CaptureFixture[str], command: list[str], role: str
 ) -> None:
     """The first call only reads; the role for that would not let them write."""
     assert operator.run(*command, answers=[FORBIDDEN]) == 3
-    assert f"--clusterrole={role} " in capsys.readouterr().err
+    assert f"role={role} " in capsys.readouterr().err
 
 
 def nodes(*zones: str) -> bytes:
-    items = [{"metadata": {"name": f"n-{zone}", "uid": zone, "labels": {names.ZONE: zone}}} for zone in zones]
-    return json.dumps({"kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": items}).encode()
+    return page(*(raw_node(f"n-{zone}", {names.ZONE: zone}) for zone in zones), version=1, kind="NodeList")
 
 
 DOUBTS: dict[str, tuple[Answer | bytes, str]] = {
@@ -191,7 +230,7 @@ DOUBTS: dict[str, tuple[Answer | bytes, str]] = {
 
 @pytest.mark.parametrize(("answer", "warning"), DOUBTS.values(), ids=DOUBTS.keys())
 def test_an_outage_where_no_node_is_is_noted_with_a_warning(
-    operator: Operator, capsys: pytest.CaptureFixture[str], answer: Answer | bytes, warning: str
+    operator: ScriptedOperator, capsys: pytest.CaptureFixture[str], answer: Answer | bytes, warning: str
 ) -> None:
     """All nodes of a zone may be gone, so it is no error."""
     assert operator.run("outage", "set", "--zone", "zone-x", answers=[ABSENT, b"{}", answer]) == 0
@@ -221,7 +260,7 @@ LISTED: dict[str, tuple[Answer | bytes, dict[str, Any] | None, list[str]]] = {
 
 @pytest.mark.parametrize(("answer", "expected", "lines"), LISTED.values(), ids=LISTED.keys())
 def test_outages_are_listed_below_the_pause(
-    operator: Operator,
+    operator: ScriptedOperator,
     capsys: pytest.CaptureFixture[str],
     answer: Answer | bytes,
     expected: dict[str, Any] | None,
@@ -243,7 +282,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("options", BAD.values(), ids=BAD.keys())
-def test_bad_usage_is_exit_code_2(operator: Operator, options: list[str]) -> None:
+def test_bad_usage_is_exit_code_2(operator: ScriptedOperator, options: list[str]) -> None:
     """And nobody is asked anything."""
     with pytest.raises(SystemExit) as ended:
         operator.run("pause", *options, answers=[])
@@ -252,7 +291,7 @@ def test_bad_usage_is_exit_code_2(operator: Operator, options: list[str]) -> Non
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])
-def test_a_cluster_that_says_no_is_exit_code_3(operator: Operator, command: str) -> None:
+def test_a_cluster_that_says_no_is_exit_code_3(operator: ScriptedOperator, command: str) -> None:
     """Whoever pauses must know that it did not work; also where others are faster, time and again."""
     assert operator.run(command, answers=[FORBIDDEN]) == 3
     conflict = Answer(status(409, "Conflict"), status=409)

@@ -10,17 +10,22 @@ import pytest
 from placement import names
 from placement.availability import Availability, Basis
 from placement.configuration import Configuration
-from placement.model import Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Workload
+from placement.model import Class, Node, Pod, Snapshot
 from placement.outage import Outage, Shape
 from placement.pause import Pause
-from report.exposure import Place, exposure
+from placement.plan.ground import Site
+from placement.skipped import SkipReason
+from report.exposure import exposure
 from report.residue import left_over
 from report.savings import Prices, savings_in
 from report.status import WorkloadStatus, statuses
 from report.statusjson import status_json
 from report.tables import left_over_table, status_table
+from tests.builders.model import pod, replica_set, workload
+from tests.builders.plan import site
+from tests.builders.snapshots import SHOP, deployment, snapshot
 from tests.cli.printed import printed
-from tests.dashboard.boards import SHOP, deployment, shown, snapshot
+from tests.dashboard.dashboardharness import dashboard_of
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 SOURCES = {"workload", "namespace", "configuration", "built-in"}
@@ -28,9 +33,8 @@ SOURCES = {"workload", "namespace", "configuration", "built-in"}
 
 def found() -> tuple[WorkloadStatus, ...]:
     """A Deployment of three with a mistake: one pod on each class, and one that admission missed."""
-    web = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 3, annotations={names.SPOT_RATIO: "70"})
-    owner = Owner("ReplicaSet", "web-1", "r")
-    placed = Pod("shop", "web-a", "a", owner, node="demand-1", phase="Running", ready=True)
+    web = workload(replicas=3, annotations={names.SPOT_RATIO: "70"})
+    placed = pod("web-a", None, "demand-1", "r", labels={})
     annotations = {names.SLOT: "0", names.REASON: "slot 0 is on-demand"}
     first = replace(placed, labels={names.CLASS: "on-demand"}, annotations=annotations, decision="r/1")
     second = replace(
@@ -40,14 +44,9 @@ def found() -> tuple[WorkloadStatus, ...]:
         labels={names.CLASS: "spot"},
         annotations={**annotations, names.SLOT: "1", names.SOFT: "true"},
     )
-    snapshot = Snapshot(
-        {"shop": Namespace("shop", {names.PLACEMENT: names.ENABLED})},
-        {"spot-1": Node("spot-1", {names.CAPACITY: "spot"}), "demand-1": Node("demand-1")},
-        (web,),
-        (ReplicaSet("shop", "web-1", "r", Owner("Deployment", "web", "d"), 3),),
-        (first, second, replace(placed, name="web-c", node="")),
-    )
-    return statuses(snapshot, Configuration())
+    nodes = (Node("spot-1", {names.CAPACITY: "spot"}), Node("demand-1"))
+    pods = [first, second, replace(placed, name="web-c", node="")]
+    return statuses(snapshot((web, replica_set("web-1", "r", 3), pods), nodes=nodes), Configuration())
 
 
 def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
@@ -101,12 +100,13 @@ def test_outages_that_stand_are_shown_on_top() -> None:
         assert lines[0].startswith("Paused since")
         assert lines[1:3] == [
             "Spot is out in zone-a, zone-b for any pod, until 2025-06-15 15:06:40Z, by operator",
-            "On-demand is out for ≥4000m, ≥8192Mi, until 2025-06-15 15:06:40Z, by rebalancer",
+            "On-demand is out for pods that request ≥4000m CPU, ≥8192Mi memory, until 2025-06-15 15:06:40Z, "
+            "by rebalancer",
         ]
     assert status_json((), NOW, outages=outages)["outages"] == [each.raw for each in outages]
 
 
-def exposed(ready: list[Place], needed: int, source: Basis = Basis.DECLARED) -> tuple[str, str]:
+def exposed(ready: list[Site], needed: int, source: Basis = Basis.DECLARED) -> tuple[str, str]:
     """The last column of the table, and what is said below it."""
     (web,) = found()
     exposure_of = exposure(ready, Availability(needed, source))
@@ -115,9 +115,9 @@ def exposed(ready: list[Place], needed: int, source: Basis = Basis.DECLARED) -> 
     return " ".join(row.split()[-2:]), "\n".join(below)
 
 
-ON_DEMAND = [Place(f"d{number}", zone=f"zone-{number}") for number in range(3)]
-PAIR = [Place(f"a{number}", Class.SPOT, "zone-a", "zone-a/m5") for number in range(2)]
-EXPOSED: dict[str, tuple[list[Place], int, str, str]] = {
+ON_DEMAND = [site(f"d{number}", zone=f"zone-{number}") for number in range(3)]
+PAIR = [site(f"a{number}", Class.SPOT, "zone-a", "m5") for number in range(2)]
+EXPOSED: dict[str, tuple[list[Site], int, str, str]] = {
     "no node may go": (
         ON_DEMAND,
         3,
@@ -131,13 +131,13 @@ EXPOSED: dict[str, tuple[list[Place], int, str, str]] = {
         "! shop/web: losing pool zone-a/m5 takes 2 replicas and leaves 3, but 4 must serve",
     ),
     "a pool may go, a zone or all spot may not": (
-        [*PAIR, Place("a9", Class.SPOT, "zone-a", "zone-a/c5"), *ON_DEMAND],
+        [*PAIR, site("a9", Class.SPOT, "zone-a", "c5"), *ON_DEMAND],
         4,
         "2 pool",
         "",
     ),
-    "all spot may go, a zone may not": ([*PAIR, Place("da", zone="zone-a"), *ON_DEMAND], 4, "2 spot", ""),
-    "a zone may go, all spot may not": ([*PAIR, Place("b1", Class.SPOT, "zone-b", "zone-b/m5")], 1, "2 zone", ""),
+    "all spot may go, a zone may not": ([*PAIR, site("da", zone="zone-a"), *ON_DEMAND], 4, "2 spot", ""),
+    "a zone may go, all spot may not": ([*PAIR, site("b1", Class.SPOT, "zone-b", "m5")], 1, "2 zone", ""),
     "anything may go": (ON_DEMAND, 2, "1 all", ""),
     "fewer are ready than must serve": (ON_DEMAND, 5, "-2 none", "! shop/web: 3 replicas are ready, but 5 must serve"),
 }
@@ -145,7 +145,7 @@ EXPOSED: dict[str, tuple[list[Place], int, str, str]] = {
 
 @pytest.mark.parametrize(("ready", "needed", "column", "remark"), EXPOSED.values(), ids=EXPOSED.keys())
 def test_headroom_and_the_largest_loss_that_is_survived(
-    ready: list[Place], needed: int, column: str, remark: str
+    ready: list[Site], needed: int, column: str, remark: str
 ) -> None:
     """And a sentence where a node or pool may not go."""
     assert exposed(ready, needed) == (column, remark)
@@ -181,7 +181,7 @@ def test_the_table_fits_eighty_columns_and_says_it_all() -> None:
         "'70' is ignored",
         "slot 0 is on-demand",
         "-1* none",
-        "a rollout needs room for 0 spot + 1 on-demand more",
+        "a rollout needs 0 more spot and 1 more on-demand places",
     ):
         assert part in " ".join(text.split())
 
@@ -222,7 +222,7 @@ def test_savings_are_told_with_their_source_as_the_dashboard_tells_them() -> Non
     for seen in (SHOP, going):
         shown_by = statuses(seen, Configuration())
         saved = savings_in(seen, Configuration(), shown_by, Prices())
-        assert status_json(shown_by, NOW, None, saved)["savings"] == shown(seen).get("overview")["savings"]
+        assert status_json(shown_by, NOW, None, saved)["savings"] == dashboard_of(seen).get("overview")["savings"]
     saved = savings_in(SHOP, Configuration(), statuses(SHOP, Configuration()), Prices())
     text = printed(status_table(statuses(SHOP, Configuration()), None, saved), 120)
     told = "Estimated saving against all on-demand: 35.5 % (6 spot pods, priced at the default 0.35)"
@@ -243,3 +243,14 @@ def test_what_is_left_over_is_told_for_people() -> None:
     assert lines[1].split(maxsplit=3) == ["left/web-a", "spot-1", "-", "class, decision"]
     assert "rollout restart" in lines[2]
     assert lines[3].startswith("No pod outside opted-in namespaces")
+
+
+def test_pods_that_are_not_placed_are_one_line_and_a_list_in_the_json() -> None:
+    """With or without workloads that are; nothing is said where there are none."""
+    counts = {("shop", SkipReason.ARGO_ROLLOUT): 3, ("shop", SkipReason.JOB): 2}
+    line = "? Not placed: 5 pods in shop (3 owned by an Argo Rollout, 2 owned by a Job)"
+    for workloads in (found(), ()):
+        assert line in printed(status_table(workloads, skipped=counts), 120)
+        assert "Not placed" not in printed(status_table(workloads), 120)
+    assert [each["reason"] for each in status_json(found(), NOW, skipped=counts)["skipped"]] == ["argo-rollout", "job"]
+    assert status_json(found(), NOW)["skipped"] == []

@@ -10,9 +10,9 @@ import pytest
 from demo.supervisor import Installed, running
 from kube.client import Client, connect
 from localcluster import LocalCluster
-from tests.cluster.lead import Lead, leading
-from tests.cluster.scene import Scene, staged
-from tests.cluster.world import World, label
+from tests.cluster.clustersetup import ClusterSetup, cluster_setup
+from tests.cluster.idleleader import IdleLeader, holding_lease
+from tests.cluster.namespaceuser import NamespaceUser, label
 
 
 @pytest.fixture(scope="session")
@@ -23,21 +23,21 @@ def installation(cluster: LocalCluster) -> Iterator[Installed]:
 
 
 @pytest.fixture(scope="module")
-def lead(installation: Installed, admin: Client) -> Iterator[Lead]:
-    """Somebody who leads; for one module, since other tests use the Lease too."""
-    with leading(admin) as lead:
-        yield lead
+def idle_leader(installation: Installed, admin: Client) -> Iterator[IdleLeader]:
+    """A leader that does nothing else; for one module, since other tests use the Lease too."""
+    with holding_lease(admin) as idle_leader:
+        yield idle_leader
 
 
 @pytest.fixture(scope="module")
-def installed(installation: Installed, lead: Lead) -> Installed:
+def installed(installation: Installed, idle_leader: IdleLeader) -> Installed:
     return installation
 
 
 @pytest.fixture
-def no_leader(lead: Lead) -> Iterator[None]:
+def no_leader(idle_leader: IdleLeader) -> Iterator[None]:
     """For a test that leads itself."""
-    with lead.aside():
+    with idle_leader.aside():
         yield
 
 
@@ -49,26 +49,26 @@ def admin(cluster: LocalCluster) -> Iterator[Client]:
 
 
 @pytest.fixture
-def plain(cluster: LocalCluster, installed: Installed, admin: Client, namespace: str) -> World:
-    """A namespace that is not opted in."""
-    return World(admin, Path(cluster.kubeconfig), namespace)
+def outsider(cluster: LocalCluster, installed: Installed, admin: Client, namespace: str) -> NamespaceUser:
+    """The user of a namespace that is not opted in."""
+    return NamespaceUser(admin, Path(cluster.kubeconfig), namespace)
 
 
 @pytest.fixture
-def world(plain: World) -> World:
-    """A namespace that is opted in."""
-    label(plain.client, plain.namespace)
-    return plain
+def user(outsider: NamespaceUser) -> NamespaceUser:
+    """The user of a namespace that is opted in."""
+    label(outsider.client, outsider.namespace)
+    return outsider
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def shared_setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSetup]:
     """Two webhooks and a rebalancer; a module that wants others has its own."""
-    with staged(tmp_path_factory.mktemp("config"), rebalancers=1) as made:
+    with cluster_setup(tmp_path_factory.mktemp("config"), rebalancers=1) as made:
         yield made
 
 
 @pytest.fixture
-def scene(stage: Scene) -> Iterator[Scene]:
-    yield stage
-    stage.clear()
+def setup(shared_setup: ClusterSetup) -> Iterator[ClusterSetup]:
+    yield shared_setup
+    shared_setup.clear()

@@ -38,7 +38,7 @@ class Trouble(StrEnum):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProxiedRequest:
     """One request, when it came, and what became of it; None: it was passed on."""
 
     at: float
@@ -60,7 +60,7 @@ class Proxy:
 
     url: str = ""
     trouble: Chance = lambda _method, _path: None
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ProxiedRequest] = field(default_factory=list)
     cuts_watches: bool = False  # each ends with the next thing that it tells
 
     def met(self) -> Counter[Trouble]:
@@ -81,7 +81,7 @@ def proxied(access: bytes) -> Iterator[Proxy]:
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
     proxy, tls = Proxy(), ssl.create_default_context(cadata=authority)
     kept = {"proxy": proxy, "server": urlsplit(cluster["server"]).netloc, "tls": tls}
-    server = _Server(("127.0.0.1", 0), type("Connection", (_Connection,), kept))
+    server = _ProxyServer(("127.0.0.1", 0), type("Connection", (_ProxiedConnection,), kept))
     proxy.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -92,7 +92,7 @@ def proxied(access: bytes) -> Iterator[Proxy]:
         server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
+class _ProxyServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
@@ -100,7 +100,7 @@ class _Server(ThreadingHTTPServer):
         """Silent: clients that go away are what it is about."""
 
 
-class _Connection(BaseHTTPRequestHandler):
+class _ProxiedConnection(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     proxy: Proxy
@@ -110,7 +110,7 @@ class _Connection(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         trouble = self.proxy.trouble(self.command, self.path)
-        self.proxy.asked.append(Asked(time.monotonic(), self.command, self.path, trouble))
+        self.proxy.asked.append(ProxiedRequest(time.monotonic(), self.command, self.path, trouble))
         if trouble is not None and trouble.code:
             self._refuse(trouble.code)
             return

@@ -15,25 +15,25 @@ from kube.errors import NotFound
 from kube.membership import PATH as LEASES
 from placement import names
 from placement.outage import KEY as OUTAGES
-from tests.cluster.scene import Scene
-from tests.cluster.world import World, label, wait_for
+from tests.builders.api import raw_namespace
+from tests.cluster.clustersetup import ClusterSetup
+from tests.cluster.namespaceuser import NamespaceUser, label, wait_for
 
 
-def tenant(scene: Scene, name: str, settings: Mapping[str, str] | None = None) -> Scene:
+def tenant(setup: ClusterSetup, name: str, settings: Mapping[str, str] | None = None) -> ClusterSetup:
     """The same cluster, seen from a new namespace that is opted in, with these settings as its defaults."""
-    metadata = {"name": name, "annotations": dict(settings or {})}
-    scene.world.client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    label(scene.world.client, name)
+    setup.user.client.post("/api/v1/namespaces", raw_namespace(name, annotations=dict(settings or {})))
+    label(setup.user.client, name)
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    wait_for("the namespace to take pods", lambda: scene.world.exists(account))
-    return replace(scene, world=replace(scene.world, namespace=name))
+    wait_for("the namespace to take pods", lambda: setup.user.exists(account))
+    return replace(setup, user=replace(setup.user, namespace=name))
 
 
-def empty(world: World) -> None:
+def empty(user: NamespaceUser) -> None:
     """No Deployment and no pod is left in a namespace."""
-    world.client.delete(world.path("Deployment"))
-    world.client.delete(world.pods_path)
-    wait_for("the pods to go", lambda: not world.client.get_json(world.pods_path)["items"])
+    user.client.delete(user.path("Deployment"))
+    user.client.delete(user.pods_path)
+    wait_for("the pods to go", lambda: not user.client.get_json(user.pods_path)["items"])
 
 
 def requires_spot(raw_pod: dict[str, Any]) -> bool:
@@ -44,20 +44,20 @@ def requires_spot(raw_pod: dict[str, Any]) -> bool:
     return any(each["key"] == names.CAPACITY and each["operator"] == "In" for each in asked)
 
 
-def required(world: World, name: str) -> int:
+def required(user: NamespaceUser, name: str) -> int:
     """How many of a workload's pods may run nowhere but on spot."""
-    return sum(map(requires_spot, world.pods(name)))
+    return sum(map(requires_spot, user.pods(name)))
 
 
-def on_spot(world: World, name: str) -> int:
+def on_spot(user: NamespaceUser, name: str) -> int:
     """How many of a workload's pods are given spot, preferred or required."""
-    return sum(of == "spot" for of in world.classes(name).values())
+    return sum(of == "spot" for of in user.classes(name).values())
 
 
-def next_pod(world: World, name: str) -> dict[str, Any]:
+def next_pod(user: NamespaceUser, name: str) -> dict[str, Any]:
     """The pod that a Deployment would get now: admitted in a dry run."""
     query = {"labelSelector": f"app={name}"}
-    (owner,) = world.client.get_json(world.path("ReplicaSet"), query)["items"]
+    (owner,) = user.client.get_json(user.path("ReplicaSet"), query)["items"]
     meta, template = owner["metadata"], owner["spec"]["template"]
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": meta["name"], "uid": meta["uid"]}
     metadata = {
@@ -66,35 +66,35 @@ def next_pod(world: World, name: str) -> dict[str, Any]:
         "ownerReferences": [{**reference, "controller": True, "blockOwnerDeletion": True}],
     }
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-    pod: dict[str, Any] = world.client.post(world.pods_path, body, {"dryRun": "All"})
+    pod: dict[str, Any] = user.client.post(user.pods_path, body, {"dryRun": "All"})
     return pod
 
 
-def noted(scene: Scene) -> tuple[int, list[dict[str, Any]]]:
+def noted(setup: ClusterSetup) -> tuple[int, list[dict[str, Any]]]:
     """The version of what is noted, and the outages that stand, as they are in the shared state."""
     try:
-        data = scene.world.client.get_json(f"{CONFIG_MAPS}/{names.STATE_MAP}").get("data") or {}
+        data = setup.user.client.get_json(f"{CONFIG_MAPS}/{names.STATE_MAP}").get("data") or {}
     except NotFound:
         return 0, []
     state = json.loads(data.get(OUTAGES, "") or '{"version": 0, "outages": []}')
     return state["version"], [each for each in state["outages"] if time.time() < each["until"]]
 
 
-def clear_outages(scene: Scene) -> None:
+def clear_outages(setup: ClusterSetup) -> None:
     """As an operator does it; returns when every webhook has read that."""
-    scene.spotweave("outage", "clear")
-    version, _ = noted(scene)
+    setup.spotweave("outage", "clear")
+    version, _ = noted(setup)
 
     def shown() -> set[int]:
-        leases = scene.world.client.get_json(LEASES)["items"]
+        leases = setup.user.client.get_json(LEASES)["items"]
         found = (each["metadata"].get("annotations", {}).get(names.OUTAGE_VERSION) for each in leases)
         return {int(each) for each in found if each is not None}
 
     wait_for("every webhook to know", lambda: min(shown()) >= version)
 
 
-def answer(scene: Scene, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def answer(setup: ClusterSetup, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What a command prints."""
     capsys.readouterr()
-    scene.spotweave(*arguments)
+    setup.spotweave(*arguments)
     return capsys.readouterr().out

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import socket
 import ssl
 import sys
 import threading
@@ -32,10 +31,12 @@ from cli import certs, logs
 from demo.supervisor import Installed, Process, access_for, install
 from kube.client import Client, connect
 from localcluster import LocalCluster, Options, demo_profile, kubectl
+from localcluster.layout import free_port
 from localcluster.process import spawn
 from placement import names
+from tests.builders.api import raw_namespace, raw_pod_spec, raw_workload
 from tests.certs.garble import garbled
-from tests.cluster.world import failed_open, label, pod_spec, wait_for, workload
+from tests.cluster.namespaceuser import failed_open, label, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -59,7 +60,7 @@ def own_cluster() -> Iterator[LocalCluster]:
 @pytest.fixture(scope="module")
 def admin(own_cluster: LocalCluster) -> Iterator[Client]:
     client = connect(Path(own_cluster.kubeconfig), user_agent="spotweave-tests")
-    client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    client.post("/api/v1/namespaces", raw_namespace(NAMESPACE))
     label(client, NAMESPACE)
     wait_for("the namespace's account", lambda: own_cluster.api.exists(ACCOUNT))
     yield client
@@ -93,12 +94,6 @@ def start(name: str, access: bytes, address: str, *options: str) -> Process:
     return Process(name, process, port)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def shop(own_cluster: LocalCluster, admin: Client) -> Iterator[dict[str, Any]]:
     """Two webhooks until the end, and the StatefulSet that the load's pods say they belong to.
@@ -113,7 +108,7 @@ def stateful_set(admin: Client) -> dict[str, Any]:
     """Without replicas: the pods are ours, and none is ever stored. Its pods' slots come with their names, at once."""
     path = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets"
     found = [each for each in admin.get_json(path)["items"] if each["metadata"]["name"] == "load"]
-    owner: dict[str, Any] = found[0] if found else admin.post(path, workload("StatefulSet", "load", 0))
+    owner: dict[str, Any] = found[0] if found else admin.post(path, raw_workload("StatefulSet", "load", 0))
     wait_for("the first pod to be placed", lambda: is_placed(admin, owner))
     return owner
 
@@ -129,7 +124,7 @@ def is_placed(client: Client, owner: dict[str, Any]) -> bool:
         "labels": {"app": "load"},
         "ownerReferences": [{**reference, "uid": owner["metadata"]["uid"]}],
     }
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec()}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": raw_pod_spec()}
     made = client.post(f"/api/v1/namespaces/{NAMESPACE}/pods", pod, {"dryRun": "All"})
     return names.CLASS in made["metadata"]["labels"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.world import wait_for
+from tests.cluster.namespaceuser import wait_for
 
 pytestmark = pytest.mark.cluster
 

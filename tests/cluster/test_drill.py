@@ -11,7 +11,8 @@ import pytest
 from cli.main import main
 from localcluster import Choice, LocalCluster, Way
 from placement import names
-from tests.cluster.world import World, workload
+from tests.builders.api import raw_workload
+from tests.cluster.namespaceuser import NamespaceUser
 
 pytestmark = pytest.mark.cluster
 
@@ -30,22 +31,22 @@ def restored(cluster: LocalCluster) -> Iterator[LocalCluster]:
 
 @pytest.mark.parametrize(("target", "choice"), LOSSES.values(), ids=LOSSES.keys())
 def test_replicas_lost_are_those_that_the_drill_told(
-    world: World, restored: LocalCluster, target: str, choice: Choice, capsys: pytest.CaptureFixture[str]
+    user: NamespaceUser, restored: LocalCluster, target: str, choice: Choice, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Pods that were ready, counted on the nodes that are gone, for each workload."""
     for name, replicas, settings in (("web", 12, {names.MIN_AVAILABLE: "12"}), ("some", 5, {})):
-        world.create(workload("Deployment", name, replicas, settings))
-    world.create(workload("StatefulSet", "store", 4))
+        user.create(raw_workload("Deployment", name, replicas, settings))
+    user.create(raw_workload("StatefulSet", "store", 4))
     for name, kind in (("web", "Deployment"), ("some", "Deployment"), ("store", "StatefulSet")):
-        world.rest(name, kind)
-    place = {pod["metadata"]["name"]: pod for pod in world.client.get_json(world.pods_path)["items"]}
-    nodes = len(world.client.get_json("/api/v1/nodes")["items"])
+        user.rest(name, kind)
+    place = {pod["metadata"]["name"]: pod for pod in user.client.get_json(user.pods_path)["items"]}
+    nodes = len(user.client.get_json("/api/v1/nodes")["items"])
     capsys.readouterr()
-    arguments = ["drill", target, "-n", world.namespace, "-o", "json", "--kubeconfig", str(world.kubeconfig)]
+    arguments = ["drill", target, "-n", user.namespace, "-o", "json", "--kubeconfig", str(user.kubeconfig)]
     code = main(arguments)
     told = json.loads(capsys.readouterr().out)
     restored.reclaim(choice, Way.CLOUD)
-    left = {node["metadata"]["name"] for node in world.client.get_json("/api/v1/nodes")["items"]}
+    left = {node["metadata"]["name"] for node in user.client.get_json("/api/v1/nodes")["items"]}
     gone = [pod for pod in place.values() if pod["spec"]["nodeName"] not in left]
     assert {each["name"]: each["lost"] for each in told["losses"]} == Counter(
         pod["metadata"]["labels"]["app"] for pod in gone

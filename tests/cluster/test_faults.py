@@ -17,7 +17,8 @@ import pytest
 
 from kube.client import Client, connect
 from localcluster import LocalCluster, Options, demo_profile
-from tests.cluster.world import World, is_exact, label, wait_for, workload
+from tests.builders.api import raw_namespace, raw_workload
+from tests.cluster.namespaceuser import NamespaceUser, is_exact, label, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -32,12 +33,12 @@ def own_cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def world(own_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[World]:
+def user(own_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[NamespaceUser]:
     client: Client = connect(Path(own_cluster.kubeconfig), user_agent="spotweave-tests")
     name = f"f{len(request.node.name)}"
-    client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    client.post("/api/v1/namespaces", raw_namespace(name))
     label(client, name)
-    yield World(client, Path(own_cluster.kubeconfig), name)
+    yield NamespaceUser(client, Path(own_cluster.kubeconfig), name)
     client.delete(f"/api/v1/namespaces/{name}")
     client.close()
 
@@ -70,66 +71,66 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
-def test_a_webhook_killed_in_a_burst_costs_no_pod_and_status_names_the_missed(world: World) -> None:
+def test_a_webhook_killed_in_a_burst_costs_no_pod_and_status_names_the_missed(user: NamespaceUser) -> None:
     """All 300 pods are created and serve; status lists exactly those that carry no decision."""
-    with spotweave_run(world.kubeconfig) as (_, ready):
-        world.create(workload("Deployment", "web", 300))
-        wait_for("the burst to begin", lambda: len(world.pods("web")) > 20)
+    with spotweave_run(user.kubeconfig) as (_, ready):
+        user.create(raw_workload("Deployment", "web", 300))
+        wait_for("the burst to begin", lambda: len(user.pods("web")) > 20)
         os.kill(ready["pids"]["webhook-0"], signal.SIGKILL)
-        wait_for("all pods", lambda: len(world.pods("web")) == 300)
-        world.rest("web")
-        assert world.events("FailedCreate") == []
+        wait_for("all pods", lambda: len(user.pods("web")) == 300)
+        user.rest("web")
+        assert user.events("FailedCreate") == []
         unmarked = {
             pod["metadata"]["name"]
-            for pod in world.pods("web")
+            for pod in user.pods("web")
             if "spotweave.dev/decision" not in pod["metadata"].get("annotations", {})
         }
         assert unmarked, "the webhook was killed too late to miss a pod"
-        status = command("status", "-o", "json", "--kubeconfig", str(world.kubeconfig))
-        (web,) = [each for each in json.loads(status.stdout)["workloads"] if each["namespace"] == world.namespace]
+        status = command("status", "-o", "json", "--kubeconfig", str(user.kubeconfig))
+        (web,) = [each for each in json.loads(status.stdout)["workloads"] if each["namespace"] == user.namespace]
         assert set(web["missed"]) == unmarked
         assert "missed by admission" in web["reason"]
 
 
-def test_pods_that_were_missed_count_when_the_webhook_is_back(world: World) -> None:
+def test_pods_that_were_missed_count_when_the_webhook_is_back(user: NamespaceUser) -> None:
     """Ten pods come while the webhook is away; scaled to 30 with it back, newcomers complete the mix."""
-    world.create(workload("Deployment", "web", 10))
-    before = world.rest("web")
+    user.create(raw_workload("Deployment", "web", 10))
+    before = user.rest("web")
     assert len(before.missed) == 10
-    with spotweave_run(world.kubeconfig):
-        world.scale("web", 30)
-        status = world.rest("web")
+    with spotweave_run(user.kubeconfig):
+        user.scale("web", 30)
+        status = user.rest("web")
         assert status.actual == status.wanted
 
 
-def test_a_hung_webhook_delays_pods_and_refuses_none(world: World) -> None:
+def test_a_hung_webhook_delays_pods_and_refuses_none(user: NamespaceUser) -> None:
     """Stopped in its tracks (SIGSTOP): the API server waits for its time-out, then creates the pods without us."""
-    with spotweave_run(world.kubeconfig) as (_, ready):
+    with spotweave_run(user.kubeconfig) as (_, ready):
         pid = ready["pids"]["webhook-0"]
         os.kill(pid, signal.SIGSTOP)
         try:
-            world.create(workload("Deployment", "web", 3))
-            wait_for("the pods", lambda: len(world.pods("web")) == 3)
-            assert world.events("FailedCreate") == []
+            user.create(raw_workload("Deployment", "web", 3))
+            wait_for("the pods", lambda: len(user.pods("web")) == 3)
+            assert user.events("FailedCreate") == []
         finally:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_a_stopped_run_leaves_nothing_and_can_be_started_again(world: World) -> None:
+def test_a_stopped_run_leaves_nothing_and_can_be_started_again(user: NamespaceUser) -> None:
     """SIGTERM ends all programs; a second run on the same cluster places pods again."""
-    with spotweave_run(world.kubeconfig, rebalancers=1) as (process, ready):
+    with spotweave_run(user.kubeconfig, rebalancers=1) as (process, ready):
         pids = list(ready["pids"].values())
         process.terminate()
         assert process.wait(30) == 0
         assert not any(map(is_running, pids))
-    with spotweave_run(world.kubeconfig):
-        world.create(workload("Deployment", "web", 10))
-        assert is_exact(world.rest("web"), 7, 3)
+    with spotweave_run(user.kubeconfig):
+        user.create(raw_workload("Deployment", "web", 10))
+        assert is_exact(user.rest("web"), 7, 3)
 
 
-def test_kill_9_of_run_leaves_no_process_port_or_file(world: World, tmp_path: Path) -> None:
+def test_kill_9_of_run_leaves_no_process_port_or_file(user: NamespaceUser, tmp_path: Path) -> None:
     """Its programs die with it, and it never wrote a file."""
-    with spotweave_run(world.kubeconfig, {"TMPDIR": str(tmp_path), "HOME": str(tmp_path)}, 1) as (process, ready):
+    with spotweave_run(user.kubeconfig, {"TMPDIR": str(tmp_path), "HOME": str(tmp_path)}, 1) as (process, ready):
         pids = list(ready["pids"].values())
         addresses = listening(pids)
         assert addresses

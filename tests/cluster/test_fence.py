@@ -1,4 +1,4 @@
-"""What the rebalancer's own token may write to pods: what it needs, where it may, and nothing else."""
+"""What our own tokens may write to pods: what they need, where they may, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from demo.supervisor import Installed, access_for
 from kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Client, connect
 from kube.configmaps import change_outages
 from kube.errors import ApiError, Forbidden
+from kube.evictionnote import note_eviction
 from kube.lease import Leader
 from kube.podwriter import PodWriter
 from localcluster import LocalCluster
@@ -23,8 +24,9 @@ from placement.handover import patches
 from placement.model import Key, Owner, Pod
 from placement.outcome import Outcome
 from placement.plan.release import put_back_to
-from tests.cluster.letting_go import let_go, path_of, put_back, read_pod, read_revision, releasing
-from tests.cluster.world import World, pod_spec, wait_for, workload
+from tests.builders.api import raw_pod_spec, raw_workload
+from tests.cluster.manualrelease import path_of, put_back, read_pod, read_revision, release_action, release_pod
+from tests.cluster.namespaceuser import NamespaceUser, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -77,7 +79,7 @@ def make_pod(
         "annotations": {"theirs": "1", **(annotations or {})},
         "ownerReferences": [{"apiVersion": "v1", "kind": "ServiceAccount", "name": "default", "uid": account["uid"]}],
     }
-    raw = {"metadata": metadata, "spec": pod_spec(nodeName="nowhere")}
+    raw = {"metadata": metadata, "spec": raw_pod_spec(nodeName="nowhere")}
     uid = str(admin.post(f"/api/v1/namespaces/{namespace}/pods", raw)["metadata"]["uid"])
     conditions = [{"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "True"}]
     status = {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "conditions": conditions}
@@ -88,64 +90,64 @@ def make_pod(
 # --- what it needs ---------------------------------------------------------------------------------------------------
 
 
-def test_notes_are_written_and_removed(world: World, writer: PodWriter) -> None:
+def test_notes_are_written_and_removed(user: NamespaceUser, writer: PodWriter) -> None:
     """Our annotations and labels, and the deletion cost."""
-    key, uid = make_pod(world.client, world.namespace)
+    key, uid = make_pod(user.client, user.namespace)
     notes = {names.SLOT: "3", names.DELETION_COST: "-3", names.MOVED: "x"}
     assert writer.annotate(key, uid, notes, {names.CLASS: "spot"}) is Outcome.DONE
     assert writer.annotate(key, uid, dict.fromkeys(notes), {names.CLASS: None}) is Outcome.DONE
-    metadata = world.client.get_json(path_of(key))["metadata"]
+    metadata = user.client.get_json(path_of(key))["metadata"]
     assert metadata["annotations"] == {"theirs": "1"}
     assert metadata["labels"] == {"app": "web", names.POD_TEMPLATE_HASH: "abc"}
 
 
-def deployed(world: World, name: str = "web") -> Key:
+def deployed(user: NamespaceUser, name: str = "web") -> Key:
     """The one pod of a Deployment, at rest."""
-    world.create(workload("Deployment", name, 1))
-    world.rest(name)
-    (pod,) = world.pods(name)
-    return Key(world.namespace, pod["metadata"]["name"])
+    user.create(raw_workload("Deployment", name, 1))
+    user.rest(name)
+    (pod,) = user.pods(name)
+    return Key(user.namespace, pod["metadata"]["name"])
 
 
-def test_a_real_pod_is_released_and_put_back(world: World, writer: PodWriter) -> None:
+def test_a_real_pod_is_released_and_put_back(user: NamespaceUser, writer: PodWriter) -> None:
     """One of a Deployment: its ReplicaSet lets go of it and makes another; then it takes it back and ends the other."""
-    key = deployed(world)
-    uid = world.client.get_json(path_of(key))["metadata"]["uid"]
-    assert let_go(world.client, writer, key) is Outcome.DONE
-    wait_for("its replacement", lambda: len(world.pods("web")) == 2)
-    assert put_back(world.client, writer, key) is Outcome.DONE
-    wait_for("the replacement's end", lambda: [each["metadata"]["uid"] for each in world.pods("web")] == [uid])
-    world.delete("Deployment", "web")
+    key = deployed(user)
+    uid = user.client.get_json(path_of(key))["metadata"]["uid"]
+    assert release_pod(user.client, writer, key) is Outcome.DONE
+    wait_for("its replacement", lambda: len(user.pods("web")) == 2)
+    assert put_back(user.client, writer, key) is Outcome.DONE
+    wait_for("the replacement's end", lambda: [each["metadata"]["uid"] for each in user.pods("web")] == [uid])
+    user.delete("Deployment", "web")
 
 
-def test_a_released_pod_is_evicted(world: World, writer: PodWriter) -> None:
+def test_a_released_pod_is_evicted(user: NamespaceUser, writer: PodWriter) -> None:
     """As long as it is released; any other is deleted."""
-    key = deployed(world)
-    uid = world.client.get_json(path_of(key))["metadata"]["uid"]
+    key = deployed(user)
+    uid = user.client.get_json(path_of(key))["metadata"]["uid"]
     assert writer.evict_replaced(key, uid) is Outcome.BUSY
-    assert let_go(world.client, writer, key) is Outcome.DONE
+    assert release_pod(user.client, writer, key) is Outcome.DONE
     assert writer.evict_replaced(key, uid) is Outcome.DONE
-    world.delete("Deployment", "web")
-    key, uid = make_pod(world.client, world.namespace)
+    user.delete("Deployment", "web")
+    key, uid = make_pod(user.client, user.namespace)
     assert writer.delete(key, uid, 0) is Outcome.DONE
-    assert not world.exists(path_of(key))
+    assert not user.exists(path_of(key))
 
 
-def test_a_lost_pod_is_failed_and_deleted(world: World, writer: PodWriter) -> None:
+def test_a_lost_pod_is_failed_and_deleted(user: NamespaceUser, writer: PodWriter) -> None:
     """Both steps pass."""
-    key, uid = make_pod(world.client, world.namespace)
+    key, uid = make_pod(user.client, user.namespace)
     assert writer.fail_lost(key, uid, "its node nowhere is gone") is Outcome.DONE
-    assert not world.exists(path_of(key))
+    assert not user.exists(path_of(key))
 
 
-def test_a_pod_is_nominated(world: World, rebalancer: Client) -> None:
+def test_a_pod_is_nominated(user: NamespaceUser, rebalancer: Client) -> None:
     """Set and cleared, for gangs, while it waits."""
-    key = Key(world.namespace, "gated")
-    raw = {"metadata": {"name": key.name}, "spec": pod_spec(schedulingGates=[{"name": "example.com/wait"}])}
-    world.client.post(world.pods_path, raw)
+    key = Key(user.namespace, "gated")
+    raw = {"metadata": {"name": key.name}, "spec": raw_pod_spec(schedulingGates=[{"name": "example.com/wait"}])}
+    user.client.post(user.pods_path, raw)
     for node in ("nowhere", None):
         rebalancer.patch(f"{path_of(key)}/status", {"status": {"nominatedNodeName": node}})
-    assert "nominatedNodeName" not in world.client.get_json(path_of(key))["status"]
+    assert "nominatedNodeName" not in user.client.get_json(path_of(key))["status"]
 
 
 @pytest.mark.usefixtures("no_leader")
@@ -161,6 +163,9 @@ def test_state_lease_and_reads_are_its_own(rebalancer: Client, admin: Client, in
         "/apis/apps/v1/statefulsets",
         "/apis/apps/v1/replicasets",
         "/apis/policy/v1/poddisruptionbudgets",
+        "/api/v1/persistentvolumeclaims",
+        "/api/v1/persistentvolumes",
+        "/apis/storage.k8s.io/v1/csinodes",
         "/apis/scheduling.k8s.io/v1/priorityclasses",
         "/apis/events.k8s.io/v1/events",
         f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases",
@@ -229,14 +234,16 @@ REFUSED: dict[str, Attempt] = {
 
 
 @pytest.mark.parametrize(("part", "patch", "kind", "says"), REFUSED.values(), ids=REFUSED.keys())
-def test_no_more_than_that(world: World, rebalancer: Client, part: str, patch: Body, kind: str, says: str) -> None:
+def test_no_more_than_that(
+    user: NamespaceUser, rebalancer: Client, part: str, patch: Body, kind: str, says: str
+) -> None:
     """In an opted-in namespace, with every right that RBAC can give or withhold."""
-    key, _ = make_pod(world.client, world.namespace)
-    before = world.client.get_json(path_of(key))
+    key, _ = make_pod(user.client, user.namespace)
+    before = user.client.get_json(path_of(key))
     with pytest.raises(Forbidden, match=says) as caught:
         rebalancer.patch(f"{path_of(key)}/{part}" if part else path_of(key), patch, content_type=kind)
     assert FENCE in caught.value.message
-    assert world.client.get_json(path_of(key)) == before
+    assert user.client.get_json(path_of(key)) == before
 
 
 ACTS: dict[str, Callable[[PodWriter, Key, str], Outcome]] = {
@@ -254,13 +261,13 @@ ACTS: dict[str, Callable[[PodWriter, Key, str], Outcome]] = {
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
 def test_nothing_where_nobody_opted_in(
-    plain: World, writer: PodWriter, act: Callable[[PodWriter, Key, str], Outcome]
+    outsider: NamespaceUser, writer: PodWriter, act: Callable[[PodWriter, Key, str], Outcome]
 ) -> None:
     """Whatever the planner thinks."""
-    key, uid = make_pod(plain.client, plain.namespace, {names.DECISION: "rs/1"})
-    before = plain.client.get_json(path_of(key))["metadata"]["resourceVersion"]
+    key, uid = make_pod(outsider.client, outsider.namespace, {names.DECISION: "rs/1"})
+    before = outsider.client.get_json(path_of(key))["metadata"]["resourceVersion"]
     assert act(writer, key, uid) is Outcome.IMPOSSIBLE
-    assert plain.client.get_json(path_of(key))["metadata"]["resourceVersion"] == before
+    assert outsider.client.get_json(path_of(key))["metadata"]["resourceVersion"] == before
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", names.SYSTEM_NAMESPACE])
@@ -272,7 +279,7 @@ def test_nothing_in_namespaces_that_cannot_opt_in(
     admin.patch(f"/api/v1/namespaces/{namespace}", labelled)
     try:
         secure = {"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}}
-        spec = pod_spec(nodeName="nowhere", **secure)
+        spec = raw_pod_spec(nodeName="nowhere", **secure)
         spec["containers"][0]["securityContext"] = {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -295,13 +302,13 @@ def _has_account(admin: Client, namespace: str) -> bool:
     return True
 
 
-def test_after_an_opt_out_it_may_tidy_up_and_nothing_else(world: World, writer: PodWriter) -> None:
+def test_after_an_opt_out_it_may_tidy_up_and_nothing_else(user: NamespaceUser, writer: PodWriter) -> None:
     """What it wrote goes, and a released pod is put back or deleted; then there is nothing left to do."""
-    keys = deployed(world, "web"), deployed(world, "api")
-    uids = [str(world.client.get_json(path_of(key))["metadata"]["uid"]) for key in keys]
+    keys = deployed(user, "web"), deployed(user, "api")
+    uids = [str(user.client.get_json(path_of(key))["metadata"]["uid"]) for key in keys]
     (key, other), (uid, other_uid) = keys, uids
-    assert [let_go(world.client, writer, each) for each in keys] == [Outcome.DONE] * 2
-    world.client.patch(f"/api/v1/namespaces/{world.namespace}", metadata(labels={names.PLACEMENT: None}))
+    assert [release_pod(user.client, writer, each) for each in keys] == [Outcome.DONE] * 2
+    user.client.patch(f"/api/v1/namespaces/{user.namespace}", metadata(labels={names.PLACEMENT: None}))
     tries = map(str, count())  # each another value: what changes nothing is never refused
     wait_for(
         "the opt-out to be seen", lambda: writer.annotate(key, uid, {names.MOVED: next(tries)}) is Outcome.IMPOSSIBLE
@@ -311,11 +318,11 @@ def test_after_an_opt_out_it_may_tidy_up_and_nothing_else(world: World, writer: 
     assert writer.evict_replaced(key, uid) is Outcome.IMPOSSIBLE
     assert writer.annotate(key, uid, {names.SLOT: None}, {names.CLASS: None}) is Outcome.DONE
     assert writer.annotate(key, uid, {names.DELETION_COST: None}) is Outcome.DONE
-    assert put_back(world.client, writer, key) is Outcome.DONE
-    found = world.client.get_json(path_of(key))["metadata"]
+    assert put_back(user.client, writer, key) is Outcome.DONE
+    found = user.client.get_json(path_of(key))["metadata"]
     assert found["ownerReferences"][0]["kind"] == "ReplicaSet"
     assert set(found["annotations"]) == {names.DECISION, names.REASON}
-    assert let_go(world.client, writer, key) is Outcome.IMPOSSIBLE
+    assert release_pod(user.client, writer, key) is Outcome.IMPOSSIBLE
     assert writer.delete(key, uid) is Outcome.IMPOSSIBLE
     assert writer.delete(other, other_uid) is Outcome.DONE
 
@@ -333,7 +340,7 @@ class Handed:
     def operations(self, index: int) -> Body:
         """The exact release of the first, the exact undo of the second."""
         pod = self.pods[index]
-        action = put_back_to(pod, read_revision(self.client, pod), "") if index else releasing(self.client, pod)
+        action = put_back_to(pod, read_revision(self.client, pod), "") if index else release_action(self.client, pod)
         assert action.owner is not None
         return next(patches(pod, action.owner, action.annotations, action.labels))
 
@@ -342,12 +349,12 @@ class Handed:
 def handed(rebalancer: Client, admin: Client, cluster: LocalCluster) -> Iterator[Handed]:
     name = "handed"
     admin.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": {names.PLACEMENT: names.ENABLED}}})
-    world = World(admin, Path(cluster.kubeconfig), name)
+    user = NamespaceUser(admin, Path(cluster.kubeconfig), name)
     wait_for("the default ServiceAccount", lambda: _has_account(admin, name))
-    world.create(workload("Deployment", "web", 2))
-    world.rest("web")
-    first, second = (Key(name, raw["metadata"]["name"]) for raw in world.pods("web"))
-    assert let_go(admin, PodWriter(rebalancer), second) is Outcome.DONE
+    user.create(raw_workload("Deployment", "web", 2))
+    user.rest("web")
+    first, second = (Key(name, raw["metadata"]["name"]) for raw in user.pods("web"))
+    assert release_pod(admin, PodWriter(rebalancer), second) is Outcome.DONE
     yield Handed(admin, (read_pod(admin, first), read_pod(admin, second)))
     admin.delete(f"/api/v1/namespaces/{name}")
 
@@ -446,23 +453,78 @@ def test_the_exact_patch_passes(rebalancer: Client, handed: Handed, index: int) 
         _try(rebalancer, handed.pods[index], with_owner(blockOwnerDeletion=None)(handed.operations(index)))
 
 
-def test_a_word_on_eviction_that_is_not_ours_stays(world: World, rebalancer: Client, writer: PodWriter) -> None:
+def test_a_word_on_eviction_that_is_not_ours_stays(user: NamespaceUser, rebalancer: Client, writer: PodWriter) -> None:
     """Neither a release nor its undo touches it."""
-    key = deployed(world)
-    world.client.patch(path_of(key), metadata(annotations={names.SAFE_TO_EVICT: "true"}))
-    assert let_go(world.client, writer, key) is Outcome.DONE
-    pod = read_pod(world.client, key)
+    key = deployed(user)
+    user.client.patch(path_of(key), metadata(annotations={names.SAFE_TO_EVICT: "true"}))
+    assert release_pod(user.client, writer, key) is Outcome.DONE
+    pod = read_pod(user.client, key)
     removed: list[dict[str, Any]] = [{"op": "remove", "path": SAFE}]
-    exact = Handed(world.client, (pod, pod)).operations(1)
+    exact = Handed(user.client, (pod, pod)).operations(1)
     with pytest.raises(Forbidden, match=ONLY_SAFE):
         _try(rebalancer, pod, [*_listed(exact), *removed])
-    assert put_back(world.client, writer, key) is Outcome.DONE
-    assert world.client.get_json(path_of(key))["metadata"]["annotations"][names.SAFE_TO_EVICT] == "true"
+    assert put_back(user.client, writer, key) is Outcome.DONE
+    assert user.client.get_json(path_of(key))["metadata"]["annotations"][names.SAFE_TO_EVICT] == "true"
 
 
-def test_others_are_not_fenced(plain: World) -> None:
+def test_others_are_not_fenced(outsider: NamespaceUser) -> None:
     """An administrator, a kubelet, a controller: as ever."""
-    key, _ = make_pod(plain.client, plain.namespace)
-    plain.client.patch(path_of(key), metadata(labels={"app": "other"}))
-    plain.client.patch(path_of(key), IMAGE, content_type=JSON_PATCH)
-    plain.client.patch(f"{path_of(key)}/status", status(phase="Succeeded"))
+    key, _ = make_pod(outsider.client, outsider.namespace)
+    outsider.client.patch(path_of(key), metadata(labels={"app": "other"}))
+    outsider.client.patch(path_of(key), IMAGE, content_type=JSON_PATCH)
+    outsider.client.patch(f"{path_of(key)}/status", status(phase="Succeeded"))
+
+
+# --- the webhook's token ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def webhook(
+    cluster: LocalCluster, rebalancer: Client, admin: Client, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    """Who has the webhook's token, and no other; the fence is in force, since it is for the rebalancer."""
+    path = tmp_path_factory.mktemp("access") / "kubeconfig"
+    path.write_bytes(access_for(Path(cluster.kubeconfig), admin, names.WEBHOOK_ACCOUNT))
+    client = connect(path, user_agent="spotweave-tests")
+    yield client
+    client.close()
+
+
+def test_the_webhook_notes_once_that_an_eviction_was_asked_for(user: NamespaceUser, webhook: Client) -> None:
+    """The first note stays. There is none for a pod that is gone, or for another one of its name."""
+    key, uid = make_pod(user.client, user.namespace)
+    pod = Pod(key.namespace, key.name, uid)
+    assert note_eviction(webhook, pod, "2030-01-01T00:00:00Z/alice")
+    assert note_eviction(webhook, pod, "2030-01-01T00:00:09Z/bob")
+    assert not note_eviction(webhook, Pod(key.namespace, key.name, "another"), "2030-01-01T00:00:00Z/alice")
+    assert not note_eviction(webhook, Pod(key.namespace, "gone", uid), "2030-01-01T00:00:00Z/alice")
+    written = user.client.get_json(path_of(key))["metadata"]["annotations"]
+    assert written[names.EVICTION_ASKED] == "2030-01-01T00:00:00Z/alice"
+
+
+NOT_THE_WEBHOOKS: dict[str, dict[str, Any]] = {
+    "any other annotation of ours": {"metadata": {"annotations": {names.SLOT: "1"}}},
+    "another annotation beside it": {"metadata": {"annotations": {names.EVICTION_ASKED: "x", names.SLOT: "1"}}},
+    "a label of ours": {"metadata": {"labels": {names.CLASS: "spot"}}},
+    "an image": {"spec": {"containers": [{"name": "app", "image": "evil"}]}},
+}
+
+
+@pytest.mark.parametrize("patch", NOT_THE_WEBHOOKS.values(), ids=NOT_THE_WEBHOOKS.keys())
+def test_the_webhook_writes_nothing_else_to_pods(user: NamespaceUser, webhook: Client, patch: dict[str, Any]) -> None:
+    key, _ = make_pod(user.client, user.namespace)
+    with pytest.raises(ApiError, match=r"spotweave-fence|[Ff]orbidden"):
+        webhook.patch(path_of(key), patch, content_type=STRATEGIC_PATCH)
+
+
+def test_the_webhook_notes_nothing_outside_and_the_rebalancer_nothing_at_all(
+    user: NamespaceUser, webhook: Client, rebalancer: Client, admin: Client
+) -> None:
+    note = {"metadata": {"annotations": {names.EVICTION_ASKED: "2030-01-01T00:00:00Z/alice"}}}
+    outside, _ = make_pod(admin, "default")
+    with pytest.raises(Forbidden, match=FENCE):
+        webhook.patch(path_of(outside), note)
+    admin.delete(path_of(outside), query={"gracePeriodSeconds": 0})
+    inside, _ = make_pod(user.client, user.namespace)
+    with pytest.raises(Forbidden, match=FENCE):
+        rebalancer.patch(path_of(inside), note)

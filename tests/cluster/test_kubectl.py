@@ -17,72 +17,74 @@ from demo.supervisor import access_for
 from generators.files import ROOT
 from localcluster import kubectl
 from placement import names
-from tests.cluster.world import World, wait_for, workload
+from tests.builders.api import raw_workload
+from tests.cluster.namespaceuser import NamespaceUser, wait_for
 
 pytestmark = pytest.mark.cluster
 
 MONITORING = ROOT / "manifests/monitoring"
 
 
-def typed(world: World, *arguments: str, context: str = "") -> subprocess.CompletedProcess[str]:
+def typed(user: NamespaceUser, *arguments: str, context: str = "") -> subprocess.CompletedProcess[str]:
     """As on a person's machine: kubectl and our programs are on PATH."""
     path = os.pathsep.join((str(kubectl.find().parent), str(Path(sys.executable).parent), os.environ["PATH"]))
-    variables = {**os.environ, "PATH": path, "KUBECONFIG": str(context or world.kubeconfig), "COLUMNS": "80"}
+    variables = {**os.environ, "PATH": path, "KUBECONFIG": str(context or user.kubeconfig), "COLUMNS": "80"}
     command = ["kubectl", *arguments]
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 
-def test_kubectl_finds_the_plugin_and_it_finds_the_cluster(world: World) -> None:
+def test_kubectl_finds_the_plugin_and_it_finds_the_cluster(user: NamespaceUser) -> None:
     """`kubectl spotweave status` is `spotweave status`, exit code included."""
-    world.create(workload("Deployment", "web", 10))
-    world.rest("web")
-    assert "kubectl-spotweave" in typed(world, "plugin", "list").stdout
-    done = typed(world, "spotweave", "status", "-n", world.namespace)
+    user.create(raw_workload("Deployment", "web", 10))
+    user.rest("web")
+    assert "kubectl-spotweave" in typed(user, "plugin", "list").stdout
+    done = typed(user, "spotweave", "status", "-n", user.namespace)
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"{world.namespace}/web (deploy)" in done.stdout
-    raw = json.loads(typed(world, "spotweave", "status", "-n", world.namespace, "-o", "json").stdout)
+    assert f"{user.namespace}/web (deploy)" in done.stdout
+    raw = json.loads(typed(user, "spotweave", "status", "-n", user.namespace, "-o", "json").stdout)
     assert [each["actual"] for each in raw["workloads"]] == [{"spot": 7, "onDemand": 3}]
     assert raw["savings"]["sources"] == {"default": 7}
-    wrong = typed(world, "spotweave", "status", "-n", f"{world.namespace}x")
+    wrong = typed(user, "spotweave", "status", "-n", f"{user.namespace}x")
     assert wrong.returncode != 0
     assert "did you mean" in wrong.stderr
 
 
-def test_the_plugin_looks_where_kubectl_would(world: World, tmp_path: Path) -> None:
+def test_the_plugin_looks_where_kubectl_would(user: NamespaceUser, tmp_path: Path) -> None:
     """In the namespace of the context."""
-    world.create(workload("Deployment", "web", 1))
-    world.rest("web")
-    raw = yaml.safe_load(world.kubeconfig.read_text())
+    user.create(raw_workload("Deployment", "web", 1))
+    user.rest("web")
+    raw = yaml.safe_load(user.kubeconfig.read_text())
     for each in raw["contexts"]:
-        each["context"]["namespace"] = world.namespace
+        each["context"]["namespace"] = user.namespace
     own = tmp_path / "config"
     own.write_text(yaml.safe_dump(raw))
-    done = typed(world, "spotweave", "explain", "web", context=str(own))
+    done = typed(user, "spotweave", "explain", "web", context=str(own))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"Deployment {world.namespace}/web: ")
-    assert "no such" in typed(world, "spotweave", "explain", "web").stderr  # in `default`, where it is not
+    assert done.stdout.startswith(f"Deployment {user.namespace}/web: ")
+    assert "no such" in typed(user, "spotweave", "explain", "web").stderr  # in `default`, where it is not
 
 
 @pytest.fixture
-def stranger(world: World, tmp_path: Path) -> Path:
+def stranger(user: NamespaceUser, tmp_path: Path) -> Path:
     """Access of an account that may do nothing yet."""
-    account = f"stranger-{world.namespace}"
+    account = f"stranger-{user.namespace}"
     path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/serviceaccounts"
-    world.client.post(path, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}})
+    user.client.post(path, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}})
     file = tmp_path / "stranger"
-    file.write_bytes(access_for(world.kubeconfig, world.client, account))
+    file.write_bytes(access_for(user.kubeconfig, user.client, account))
     return file
 
 
-def bind(world: World, stranger: Path, role: str) -> None:
+def bind(user: NamespaceUser, stranger: Path, role: str) -> None:
     account = json.loads(stranger.read_text())["current-context"]
     subject = f"--serviceaccount={names.SYSTEM_NAMESPACE}:{account}"
-    made = ("create", "clusterrolebinding", f"{role}-{account}", f"--clusterrole={role}", subject)
-    kubectl.call(*made, kubeconfig=world.kubeconfig)
+    kind = "role" if role == names.OPERATE_ROLE else "clusterrole"
+    made = ("create", f"{kind}binding", f"{role}-{account}", f"--{kind}={role}", subject)
+    kubectl.call("-n", names.SYSTEM_NAMESPACE, *made, kubeconfig=user.kubeconfig)
 
 
 def test_who_may_not_look_is_told_which_role_is_missing_and_it_suffices(
-    world: World, stranger: Path, capsys: pytest.CaptureFixture[str]
+    user: NamespaceUser, stranger: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Then all that look work without a complaint; to pause takes the other role, which is told, too."""
 
@@ -95,7 +97,7 @@ def test_who_may_not_look_is_told_which_role_is_missing_and_it_suffices(
     assert "you are not allowed to list namespaces" in told
     assert "kubectl auth can-i list namespaces -A" in told
     assert "--clusterrole=spotweave-view" in told
-    bind(world, stranger, names.VIEW_ROLE)
+    bind(user, stranger, names.VIEW_ROLE)
     wait_for("the right", lambda: run("status")[0] != 3)
     for command in (["status"], ["plan"], ["drill", "spot"], ["outage", "list"]):
         code, told = run(*command)
@@ -103,8 +105,8 @@ def test_who_may_not_look_is_told_which_role_is_missing_and_it_suffices(
         assert told == "", command
     code, told = run("pause")
     assert code == 3
-    assert "--clusterrole=spotweave-operate" in told
-    bind(world, stranger, names.OPERATE_ROLE)
+    assert "-n spotweave-system create rolebinding NAME --role=spotweave-operate" in told
+    bind(user, stranger, names.OPERATE_ROLE)
     wait_for("the right", lambda: run("pause", "--for", "1s")[0] == 0)
     assert run("resume") == (0, "")
 

@@ -19,7 +19,7 @@ from kube.crashpoints import VARIABLE
 from kube.lease import PATH
 from localcluster import LocalCluster, demo_profile
 from placement import names
-from tests.cluster.world import wait_for
+from tests.cluster.namespaceuser import wait_for
 from tests.timing import timed, within
 
 pytestmark = pytest.mark.cluster

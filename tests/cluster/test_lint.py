@@ -25,7 +25,8 @@ from placement import names
 from placement.lint import SHOWN_LENGTH, LintedObject, findings_in
 from placement.model import Kind, Workload
 from placement.policy import LONGEST_VALUE, SETTINGS, WHITE_SPACE, Mistake, Setting, mistakes_in
-from tests.cluster.world import World, wait_for, workload
+from tests.builders.api import raw_workload
+from tests.cluster.namespaceuser import NamespaceUser, wait_for
 from tests.placement.test_lint import shaped
 from tests.placement.test_policy import INVALID, VALID
 from tests.placement.test_window import BAD_WINDOWS, WINDOWS
@@ -39,7 +40,7 @@ BY_ANNOTATION = {setting.annotation: setting for setting in SETTINGS}
 
 
 @dataclass(frozen=True)
-class Teller:
+class DryRunWarnings:
     """Applies objects as dry runs and gives the sentences that the API server warns with."""
 
     api: ApiClient
@@ -56,7 +57,9 @@ class Teller:
 
     def about(self, annotations: dict[str, str], kind: str = "Deployment", namespace: str = NAMESPACE) -> list[str]:
         collection = {"Deployment": "deployments", "StatefulSet": "statefulsets"}[kind]
-        return self.told(f"/apis/apps/v1/namespaces/{namespace}/{collection}", workload(kind, "web", 1, annotations))
+        return self.told(
+            f"/apis/apps/v1/namespaces/{namespace}/{collection}", raw_workload(kind, "web", 1, annotations)
+        )
 
 
 def sentence(header: str) -> str:
@@ -75,13 +78,13 @@ def labelled_namespace(cluster: LocalCluster, name: str, labels: dict[str, str])
 
 
 @pytest.fixture(scope="module")
-def teller(cluster: LocalCluster) -> Iterator[Teller]:
+def teller(cluster: LocalCluster) -> Iterator[DryRunWarnings]:
     """The policies alone, in force; no webhook is needed for them."""
     api: ApiClient = new_client_from_config(str(cluster.kubeconfig))  # type: ignore[no-untyped-call]
     apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=spotweave", "-f", str(MANIFEST))
     kubectl.call(*apply, kubeconfig=cluster.kubeconfig)
     with labelled_namespace(cluster, NAMESPACE, {names.PLACEMENT: names.ENABLED}):
-        teller = Teller(api)
+        teller = DryRunWarnings(api)
         wait_for("the policy to be in force", lambda: teller.about({names.SPOT_RATIO: "70"}))
         yield teller
     api.rest_client.pool_manager.clear()
@@ -99,7 +102,7 @@ def has_shape(setting: Setting, text: str) -> bool:
     return len(text) <= LONGEST_VALUE and all(re.fullmatch(shape, trimmed, re.ASCII) for shape in setting.shapes)
 
 
-def compare(teller: Teller, annotations: dict[str, str]) -> None:
+def compare(teller: DryRunWarnings, annotations: dict[str, str]) -> None:
     """The API server warns of exactly the annotations in which the parser finds a mistake."""
     expected = {each.annotation for each in mistakes_in(annotations, "workload") if not is_undecided(each)}
     told = teller.about(annotations)
@@ -149,7 +152,7 @@ def corpus(setting: Setting) -> list[str]:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_the_policy_warns_exactly_where_the_parser_finds_a_mistake(teller: Teller, setting: Setting) -> None:
+def test_the_policy_warns_exactly_where_the_parser_finds_a_mistake(teller: DryRunWarnings, setting: Setting) -> None:
     """Every value of the parser's own tests, and the edges of every shape, judged by the real API server."""
     for text in corpus(setting):
         compare(teller, {setting.annotation: text})
@@ -166,22 +169,22 @@ unknown = st.dictionaries(
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.builds(lambda known, others: {**others, **known}, everything, unknown))
-def test_policy_and_parser_agree_on_whatever_is_written(teller: Teller, annotations: dict[str, str]) -> None:
+def test_policy_and_parser_agree_on_whatever_is_written(teller: DryRunWarnings, annotations: dict[str, str]) -> None:
     """300 Deployments with up to 13 annotations each: right ones, nearly right ones, and noise."""
     compare(teller, {key: text for key, text in annotations.items() if key != names.PLACEMENT})
 
 
-def test_the_sentence_is_the_parsers(teller: Teller) -> None:
+def test_the_sentence_is_the_parsers(teller: DryRunWarnings) -> None:
     """To the letter, for each setting; all mistakes are told at once."""
     wrong = {setting.annotation: "never" for setting in SETTINGS}
     assert set(teller.about(wrong)) == {str(mistake) for mistake in mistakes_in(wrong, "workload")}
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_all_that_lint_finds_offline_is_told(teller: Teller, kind: str) -> None:
+def test_all_that_lint_finds_offline_is_told(teller: DryRunWarnings, kind: str) -> None:
     """Also unknown annotations, settings as labels or on the pod template, and an opt-out that is none."""
     annotations = {names.SPOT_RATIO: "70", names.PREFIX + "x": "1", names.PLACEMENT: "off"}
-    raw = workload(kind, "web", 1, annotations)
+    raw = raw_workload(kind, "web", 1, annotations)
     raw["metadata"]["labels"] = {names.PLACEMENT: "no", names.REBALANCE: "off"}
     raw["spec"]["template"]["metadata"]["labels"][names.PLACEMENT] = "never"
     raw["spec"]["template"]["metadata"]["annotations"] = {names.SPREAD: "none", names.PREFIX + "pod-group": "a"}
@@ -207,31 +210,31 @@ def test_all_that_lint_finds_offline_is_told(teller: Teller, kind: str) -> None:
     ],
     ids=["too long", "control characters", "quotes and other alphabets"],
 )
-def test_any_value_can_be_shown(teller: Teller, text: str, shown: str) -> None:
+def test_any_value_can_be_shown(teller: DryRunWarnings, text: str, shown: str) -> None:
     """A warning with a line break would be dropped by the API server, and one without end by nobody."""
     (told,) = teller.about({names.SPOT_RATIO: text})
     assert told.startswith(f"workload {names.SPOT_RATIO}: '{shown}' is ignored; expected ")
 
 
-def test_much_text_is_within_the_budget(teller: Teller) -> None:
+def test_much_text_is_within_the_budget(teller: DryRunWarnings) -> None:
     """As many annotations as the API allows (256 KiB), ours and others': still every mistake is told."""
     others = {f"example.com/{number}": "x" * 50 for number in range(2000)}
     ours = {setting.annotation: "9" * 8000 for setting in SETTINGS}
     compare(teller, {**others, **ours})
 
 
-def test_a_workload_that_opted_out_is_left_in_peace(teller: Teller) -> None:
+def test_a_workload_that_opted_out_is_left_in_peace(teller: DryRunWarnings) -> None:
     """Nothing that it says has an effect."""
     assert teller.about({names.SPOT_RATIO: "70", names.PLACEMENT: "disabled"}) == []
 
 
-def test_namespaces_that_are_not_opted_in_are_left_in_peace(cluster: LocalCluster, teller: Teller) -> None:
+def test_namespaces_that_are_not_opted_in_are_left_in_peace(cluster: LocalCluster, teller: DryRunWarnings) -> None:
     """Nothing there is ours."""
     with labelled_namespace(cluster, "lint-plain", {}):
         assert teller.about({names.SPOT_RATIO: "70"}, namespace="lint-plain") == []
 
 
-def test_a_namespaces_own_annotations_are_told(teller: Teller) -> None:
+def test_a_namespaces_own_annotations_are_told(teller: DryRunWarnings) -> None:
     """They are defaults; a label that opts nobody in is told, too."""
     metadata = {
         "name": "n",
@@ -245,9 +248,9 @@ def test_a_namespaces_own_annotations_are_told(teller: Teller) -> None:
     assert teller.told("/api/v1/namespaces", {"metadata": {"name": "n"}}) == []
 
 
-def test_kubectl_prints_it_and_applies_all_the_same(cluster: LocalCluster, teller: Teller) -> None:
+def test_kubectl_prints_it_and_applies_all_the_same(cluster: LocalCluster, teller: DryRunWarnings) -> None:
     """What a person sees."""
-    raw = workload("Deployment", "seen", 0, {names.SPOT_RATIO: "70"})
+    raw = raw_workload("Deployment", "seen", 0, {names.SPOT_RATIO: "70"})
     command = [str(kubectl.find()), "--kubeconfig", str(cluster.kubeconfig), "--cache-dir", kubectl.NO_CACHE]
     done = subprocess.run(
         [*command, "-n", NAMESPACE, "apply", "-f", "-"],
@@ -260,7 +263,7 @@ def test_kubectl_prints_it_and_applies_all_the_same(cluster: LocalCluster, telle
     assert f"{names.SPOT_RATIO}: '70' is ignored; expected a percentage such as 70%" in done.stderr
 
 
-def test_the_api_server_finds_no_fault_with_the_policies(cluster: LocalCluster, teller: Teller) -> None:
+def test_the_api_server_finds_no_fault_with_the_policies(cluster: LocalCluster, teller: DryRunWarnings) -> None:
     """Its own type check of the expressions has nothing to say."""
     path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
@@ -288,33 +291,33 @@ def as_webhook(cluster: LocalCluster, installed: Installed, admin: Client, tmp_p
     client.close()
 
 
-def test_a_mistake_is_an_event_on_the_workload(world: World) -> None:
+def test_a_mistake_is_an_event_on_the_workload(user: NamespaceUser) -> None:
     """Fifty pods, one Event."""
-    world.create(workload("Deployment", "typo", 50, {names.SPOT_RATIO: "70"}))
-    world.rest("typo")
-    path = f"/apis/events.k8s.io/v1/namespaces/{world.namespace}/events"
+    user.create(raw_workload("Deployment", "typo", 50, {names.SPOT_RATIO: "70"}))
+    user.rest("typo")
+    path = f"/apis/events.k8s.io/v1/namespaces/{user.namespace}/events"
 
     def told() -> list[str]:
-        return [each["note"] for each in world.client.get_json(path)["items"] if each["reason"] == names.EVENT_MISTAKE]
+        return [each["note"] for each in user.client.get_json(path)["items"] if each["reason"] == names.EVENT_MISTAKE]
 
     wait_for("the Event", told)
     (mistake,) = mistakes_in({names.SPOT_RATIO: "70"}, "workload")
     assert told() == [str(mistake)]
 
 
-def test_an_event_is_written_with_the_webhooks_rights_and_counted(world: World, as_webhook: Client) -> None:
+def test_an_event_is_written_with_the_webhooks_rights_and_counted(user: NamespaceUser, as_webhook: Client) -> None:
     """Told 500 times: one Event on the workload. A restarted replica raises its count; kubectl describe shows it."""
-    uid = world.create(workload("Deployment", "typo", 0))["metadata"]["uid"]
-    typo = Workload(Kind.DEPLOYMENT, world.namespace, "typo", uid, 0)
+    uid = user.create(raw_workload("Deployment", "typo", 0))["metadata"]["uid"]
+    typo = Workload(Kind.DEPLOYMENT, user.namespace, "typo", uid, 0)
     for replica in ("webhook-0", "webhook-1"):
         writer = EventWriter(as_webhook, replica)
         writer.start()
         for _ in range(500):
             writer.tell(typo, names.EVENT_MISTAKE, "'70' does not count")
         writer.stop(30)
-    path = f"/apis/events.k8s.io/v1/namespaces/{world.namespace}/events"
-    (event,) = [each for each in world.client.get_json(path)["items"] if each["reason"] == names.EVENT_MISTAKE]
+    path = f"/apis/events.k8s.io/v1/namespaces/{user.namespace}/events"
+    (event,) = [each for each in user.client.get_json(path)["items"] if each["reason"] == names.EVENT_MISTAKE]
     assert (event["series"]["count"], event["regarding"]["uid"]) == (2, uid)
-    shown = kubectl.call("describe", "deployment", "typo", "-n", world.namespace, kubeconfig=world.kubeconfig)
+    shown = kubectl.call("describe", "deployment", "typo", "-n", user.namespace, kubeconfig=user.kubeconfig)
     assert names.EVENT_MISTAKE in shown
     assert "'70' does not count" in shown

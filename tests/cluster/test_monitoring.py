@@ -17,28 +17,29 @@ from generators.files import MONITORING, ROOT
 from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
-from tests.cluster.world import World, label, wait_for, workload
+from tests.builders.api import raw_namespace, raw_workload
+from tests.cluster.namespaceuser import NamespaceUser, label, wait_for
 from tests.monitoring.exposed import differences
 from tests.monitoring.prometheus import Prometheus, scraping
 
 pytestmark = [pytest.mark.cluster, pytest.mark.prometheus]
 
-CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s}\n"
+CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s, afterRollout: 0s}\n"
 SHARE = names.RULE_SPOT_SHARE
 FAIL_OPEN = f'apiserver_admission_webhook_fail_open_count{{name="{names.WEBHOOK_ENTRY}"'
 
 
 @dataclass(frozen=True)
-class Scene:
+class MonitoredCluster:
     """Workloads of all kinds after some moves: declared and assumed, mistaken, blocked."""
 
     installed: Installed
-    world: World
+    user: NamespaceUser
     prometheus: Prometheus
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredCluster]:
     directory = tmp_path_factory.mktemp("prometheus")
     config = directory / "config.yaml"
     config.write_text(CONFIGURATION)
@@ -49,28 +50,28 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         scraping(directory, installed.report()["metrics"], rules) as prometheus,
     ):
         client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
-        client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        client.post("/api/v1/namespaces", raw_namespace("shop"))
         label(client, "shop")
-        world = World(client, Path(cluster.kubeconfig), "shop")
-        populate(world)
-        yield Scene(installed, world, prometheus)
+        user = NamespaceUser(client, Path(cluster.kubeconfig), "shop")
+        populate(user)
+        yield MonitoredCluster(installed, user, prometheus)
         client.close()
 
 
-def populate(world: World) -> None:
+def populate(user: NamespaceUser) -> None:
     for name, replicas, settings in (
         ("web", 10, {names.MIN_AVAILABLE: "8"}),
         ("guess", 4, {}),
         ("typo", 3, {names.SPOT_RATIO: "70"}),
         ("held", 6, {}),
     ):
-        world.create(workload("Deployment", name, replicas, settings))
+        user.create(raw_workload("Deployment", name, replicas, settings))
     for name in ("web", "guess", "typo", "held"):
-        world.rest(name)
+        user.rest(name)
     changes = {"web": {names.SPOT_RATIO: "40%"}, "held": {names.SPOT_RATIO: "20%", names.REBALANCE: "plan-only"}}
     for name, written in changes.items():
-        world.client.patch(world.path("Deployment", name), {"metadata": {"annotations": written}})
-    wait_for("the mix of web", lambda: world.status("web").is_exact and len(world.pods("web")) == 10)
+        user.client.patch(user.path("Deployment", name), {"metadata": {"annotations": written}})
+    wait_for("the mix of web", lambda: user.status("web").is_exact and len(user.pods("web")) == 10)
 
 
 def queries() -> dict[str, str]:
@@ -84,14 +85,14 @@ def queries() -> dict[str, str]:
     return found
 
 
-def test_every_query_of_every_panel_is_answered(scene: Scene) -> None:
+def test_every_query_of_every_panel_is_answered(monitored: MonitoredCluster) -> None:
     """None is wrong, which would be an error, and none is empty."""
     unanswered = queries()
 
     def is_answered() -> bool:
         for name, expression in list(unanswered.items()):
             assert "$" not in expression
-            if scene.prometheus.ask(expression):
+            if monitored.prometheus.ask(expression):
                 del unanswered[name]
         return not unanswered
 
@@ -101,23 +102,23 @@ def test_every_query_of_every_panel_is_answered(scene: Scene) -> None:
         assert unanswered == {}
 
 
-def test_everything_is_scraped_and_every_rule_evaluated(scene: Scene) -> None:
+def test_everything_is_scraped_and_every_rule_evaluated(monitored: MonitoredCluster) -> None:
     """Prometheus complains of nothing, and nobody is alarmed without need."""
-    wait_for("all targets and rules to be healthy", lambda: scene.prometheus.unhealthy() == [])
-    alarming = {dict(labels)["alertname"] for labels in scene.prometheus.ask('ALERTS{alertstate="firing"}')}
+    wait_for("all targets and rules to be healthy", lambda: monitored.prometheus.unhealthy() == [])
+    alarming = {dict(labels)["alertname"] for labels in monitored.prometheus.ask('ALERTS{alertstate="firing"}')}
     assert alarming == set()
 
 
-def test_programs_expose_what_is_documented(scene: Scene) -> None:
+def test_programs_expose_what_is_documented(monitored: MonitoredCluster) -> None:
     """Names, types, labels and texts of docs/metrics.md; all of them, now that there were moves."""
     for component in (names.WEBHOOK_COMPONENT, names.REBALANCER_COMPONENT):
-        assert differences(scene.installed.metrics(f"{component}-0"), component) == []
+        assert differences(monitored.installed.metrics(f"{component}-0"), component) == []
 
 
-def test_numbers_are_those_that_pods_and_nodes_tell(scene: Scene) -> None:
+def test_numbers_are_those_that_pods_and_nodes_tell(monitored: MonitoredCluster) -> None:
     """Share, pods by class, and the most replicas in one pool, counted here from the API alone."""
-    ask, nodes = scene.prometheus, _nodes(scene.world)
-    pods = scene.world.client.get_json(scene.world.pods_path)["items"]
+    ask, nodes = monitored.prometheus, _nodes(monitored.user)
+    pods = monitored.user.client.get_json(monitored.user.pods_path)["items"]
     on_spot = sum(nodes[pod["spec"]["nodeName"]][names.CAPACITY] == "spot" for pod in pods)
     wait_for("the share", lambda: ask.ask(SHARE) and abs(ask.one(SHARE) - on_spot / len(pods)) < 1e-9)
     for app in ("web", "guess", "typo", "held"):
@@ -134,29 +135,29 @@ def test_numbers_are_those_that_pods_and_nodes_tell(scene: Scene) -> None:
     assert ask.one("sum(spotweave_nodes)") == len(nodes)
 
 
-def test_the_dashboard_reads_the_share_of_the_last_day(scene: Scene) -> None:
+def test_the_dashboard_reads_the_share_of_the_last_day(monitored: MonitoredCluster) -> None:
     """As `--prometheus-url` makes it: what Prometheus says now is between the lowest and the highest of late."""
-    archive = PrometheusArchive(checked_url(scene.prometheus.url))
+    archive = PrometheusArchive(checked_url(monitored.prometheus.url))
 
     def is_read() -> bool:
         archive.fetch()
         points = archive.points() or []
         latest = [share for at, share in points if at == points[-1][0]]  # the lowest and the highest of two minutes
-        return bool(latest) and min(latest) - 1e-3 < scene.prometheus.one(SHARE) < max(latest) + 1e-3
+        return bool(latest) and min(latest) - 1e-3 < monitored.prometheus.one(SHARE) < max(latest) + 1e-3
 
     wait_for("the share over time", is_read)
 
 
-def _nodes(world: World) -> dict[str, dict[str, Any]]:
-    found = world.client.get_json("/api/v1/nodes")["items"]
+def _nodes(user: NamespaceUser) -> dict[str, dict[str, Any]]:
+    found = user.client.get_json("/api/v1/nodes")["items"]
     return {each["metadata"]["name"]: each["metadata"]["labels"] for each in found}
 
 
-def test_the_api_server_counts_what_does_not_reach_the_webhook(scene: Scene) -> None:
+def test_the_api_server_counts_what_does_not_reach_the_webhook(monitored: MonitoredCluster) -> None:
     """Under the name that the alert reads. The last test: no webhook is left."""
-    for each in scene.installed.processes:
+    for each in monitored.installed.processes:
         if each.name.startswith(names.WEBHOOK_COMPONENT):
             each.process.terminate()
             each.process.wait(15)
-    scene.world.scale("guess", 5)
-    wait_for("the API server to count it", lambda: FAIL_OPEN in scene.world.client.get("/metrics").decode())
+    monitored.user.scale("guess", 5)
+    wait_for("the API server to count it", lambda: FAIL_OPEN in monitored.user.client.get("/metrics").decode())

@@ -19,8 +19,9 @@ from placement.configuration import Configuration
 from placement.model import Key
 from placement.plan.neighbours import Crowd
 from report.rolloutroom import room_in
-from tests.cluster.scene import Scene
-from tests.cluster.world import pod_spec, template, wait_for
+from tests.builders.api import raw_pod_spec, raw_template
+from tests.cluster.clustersetup import ClusterSetup
+from tests.cluster.namespaceuser import wait_for
 from tests.timing import timed, within
 
 pytestmark = pytest.mark.cluster
@@ -75,7 +76,7 @@ def raw_pod(name: str, luck: Random, namespaces: tuple[str, str]) -> dict[str, A
             affinity[kind] = {REQUIRED: [term(luck, namespaces) for _ in range(luck.choice((1, 1, 2)))]}
     labels = {"app": luck.choice(APPS), "revision": luck.choice("12")}
     gates = [{"name": "example.com/judged-first"}]
-    spec = pod_spec(affinity=affinity, tolerations=[{"operator": "Exists"}], schedulingGates=gates)
+    spec = raw_pod_spec(affinity=affinity, tolerations=[{"operator": "Exists"}], schedulingGates=gates)
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
@@ -86,7 +87,7 @@ def open_to(admin: Client, key: Key) -> set[str]:
     beside = room_in(snapshot, Configuration()).neighbours
     assert beside is not None
     joins = beside.judge(pod, Crowd())
-    return {name for name, site in beside.ground.sites.items() if joins is None or joins(site)}
+    return {name for name, site in beside.ground.sites.items() if joins is None or joins.joins(site)}
 
 
 def scheduled(admin: Client, path: str) -> str:
@@ -125,14 +126,14 @@ def test_a_pod_joins_the_nodes_that_we_say_it_may_join(admin: Client, namespace:
 
 
 @timed
-def test_a_pod_that_wants_a_host_of_its_own_falls_back_beside_free_ones(scene: Scene) -> None:
+def test_a_pod_that_wants_a_host_of_its_own_falls_back_beside_free_ones(setup: ClusterSetup) -> None:
     """Seven of ten belong on spot, which has six hosts: the seventh waits for its fallback time, and not for five."""
     apart = {"topologyKey": names.HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
-    spec = {"template": template("web", affinity={"podAntiAffinity": {REQUIRED: [apart]}})}
+    spec = {"template": raw_template("web", affinity={"podAntiAffinity": {REQUIRED: [apart]}})}
     began = time.monotonic()
-    scene.create("web", 10, {names.SPOT_FALLBACK_AFTER: f"{FALLBACK_SECONDS}s"}, spec=spec)
-    wait_for("all to serve", lambda: scene.serves_in_full("web", 10), 5 * FALLBACK_SECONDS)
+    setup.create("web", 10, {names.SPOT_FALLBACK_AFTER: f"{FALLBACK_SECONDS}s"}, spec=spec)
+    wait_for("all to serve", lambda: setup.serves_in_full("web", 10), 5 * FALLBACK_SECONDS)
     within("all serve", time.monotonic() - began, 2 * FALLBACK_SECONDS + 20)
-    hosts = [pod["spec"]["nodeName"] for pod in scene.world.pods("web")]
+    hosts = [pod["spec"]["nodeName"] for pod in setup.user.pods("web")]
     assert len(set(hosts)) == 10
     assert sum(host.startswith("spot") for host in hosts) == 6

@@ -18,16 +18,17 @@ from kube.resources import WEBHOOK_LEASES as WEBHOOKS
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
 from placement.slots import Mix
-from tests.cluster.lead import leading
-from tests.cluster.world import World, is_exact, label, template, wait_for, workload
+from tests.builders.api import raw_namespace, raw_template, raw_workload
+from tests.cluster.idleleader import holding_lease
+from tests.cluster.namespaceuser import NamespaceUser, is_exact, label, wait_for
 
 pytestmark = pytest.mark.cluster
 
-Scene = tuple[World, Installed]
+UserAndInstalled = tuple[NamespaceUser, Installed]
 
 
 @pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
+def user_and_installed() -> Iterator[UserAndInstalled]:
     """A cluster of its own, since outages are cluster-wide; two replicas of the webhook."""
     fast = Options(controller_qps=200, controller_burst=400)
     with (
@@ -36,23 +37,23 @@ def scene() -> Iterator[Scene]:
     ):
         client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
         for name in ("shop", "strangers"):
-            client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            client.post("/api/v1/namespaces", raw_namespace(name))
         label(client, "shop")
-        with leading(client):
-            yield World(client, Path(cluster.kubeconfig), "shop"), installed
+        with holding_lease(client):
+            yield NamespaceUser(client, Path(cluster.kubeconfig), "shop"), installed
         client.close()
 
 
-def outage(world: World, action: str, *options: str) -> None:
+def outage(user: NamespaceUser, action: str, *options: str) -> None:
     """As an operator does it."""
-    assert main(["outage", action, "--kubeconfig", str(world.kubeconfig), *options]) == 0
+    assert main(["outage", action, "--kubeconfig", str(user.kubeconfig), *options]) == 0
 
 
-def versions(world: World, installed: Installed) -> set[int]:
+def versions(user: NamespaceUser, installed: Installed) -> set[int]:
     """The version of the outages that each webhook shows: as metric and in its Lease, both for all that run."""
     metrics = [shown_version(each) for each in installed.processes if each.process.poll() is None]
     leases = [
-        lease["metadata"]["annotations"] for lease in world.client.get_json(WEBHOOKS.path, WEBHOOKS.query)["items"]
+        lease["metadata"]["annotations"] for lease in user.client.get_json(WEBHOOKS.path, WEBHOOKS.query)["items"]
     ]
     if len(leases) != len(metrics):
         return {-1}  # one has not introduced itself yet, or has left
@@ -66,59 +67,59 @@ def shown_version(webhook: Process) -> int:
     return int(float(line.split()[1]))
 
 
-def test_an_outage_of_spot_makes_spot_pods_soft_until_it_is_cleared(scene: Scene) -> None:
+def test_an_outage_of_spot_makes_spot_pods_soft_until_it_is_cleared(user_and_installed: UserAndInstalled) -> None:
     """Every webhook shows the version that it has read; with spot still there, soft pods go to spot all the same."""
-    world, installed = scene
-    (before,) = versions(world, installed)
-    outage(world, "set", "--for", "10m")
-    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 1})
-    world.create(workload("Deployment", "web", 10))
-    status = world.rest("web")
+    user, installed = user_and_installed
+    (before,) = versions(user, installed)
+    outage(user, "set", "--for", "10m")
+    wait_for("every webhook to know", lambda: versions(user, installed) == {before + 1})
+    user.create(raw_workload("Deployment", "web", 10))
+    status = user.rest("web")
     assert status.actual == Mix(7, 3)
     assert status.soft == 7
-    outage(world, "clear")
-    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 2})
-    world.roll_out("web")
-    status = world.rest("web")
+    outage(user, "clear")
+    wait_for("every webhook to know", lambda: versions(user, installed) == {before + 2})
+    user.roll_out("web")
+    status = user.rest("web")
     assert is_exact(status, 7, 3)
     assert status.soft == 0
-    world.delete("Deployment", "web")
+    user.delete("Deployment", "web")
 
 
-def test_an_outage_survives_the_restart_of_every_webhook(scene: Scene) -> None:
+def test_an_outage_survives_the_restart_of_every_webhook(user_and_installed: UserAndInstalled) -> None:
     """The new ones show the version before their first decision, and admit spot pods softly as the old ones did."""
-    world, installed = scene
-    (before,) = versions(world, installed)
-    outage(world, "set", "--for", "10m")
-    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 1})
+    user, installed = user_and_installed
+    (before,) = versions(user, installed)
+    outage(user, "set", "--for", "10m")
+    wait_for("every webhook to know", lambda: versions(user, installed) == {before + 1})
     old = [each for each in installed.processes if each.process.poll() is None]
     wait_until_ready([installed.add() for _ in old])
     for each in old:
         each.process.terminate()
         assert each.process.wait(30) == 0
-    wait_for("the new webhooks to be alone", lambda: versions(world, installed) == {before + 1})
-    world.create(workload("Deployment", "web", 10))
-    status = world.rest("web")
+    wait_for("the new webhooks to be alone", lambda: versions(user, installed) == {before + 1})
+    user.create(raw_workload("Deployment", "web", 10))
+    status = user.rest("web")
     assert (status.actual, status.soft, status.missed) == (Mix(7, 3), 7, ())
-    outage(world, "clear")
-    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 2})
-    world.delete("Deployment", "web")
+    outage(user, "clear")
+    wait_for("every webhook to know", lambda: versions(user, installed) == {before + 2})
+    user.delete("Deployment", "web")
 
 
-def test_an_outage_of_one_zone_keeps_pods_out_of_it(scene: Scene) -> None:
+def test_an_outage_of_one_zone_keeps_pods_out_of_it(user_and_installed: UserAndInstalled) -> None:
     """Spot is out in zone a: pods are not soft, since spot is elsewhere, and prefer the pools of the other zones."""
-    world, installed = scene
-    (before,) = versions(world, installed)
-    outage(world, "set", "--zone", "zone-a")
-    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 1})
-    world.create(workload("Deployment", "web", 10))
-    status = world.rest("web")
+    user, installed = user_and_installed
+    (before,) = versions(user, installed)
+    outage(user, "set", "--zone", "zone-a")
+    wait_for("every webhook to know", lambda: versions(user, installed) == {before + 1})
+    user.create(raw_workload("Deployment", "web", 10))
+    status = user.rest("web")
     assert is_exact(status, 7, 3)
     assert status.soft == 0
-    assert preferred_zones(world.pods("web")) == {"zone-b", "zone-c"}
-    outage(world, "clear")
-    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 2})
-    world.delete("Deployment", "web")
+    assert preferred_zones(user.pods("web")) == {"zone-b", "zone-c"}
+    outage(user, "clear")
+    wait_for("every webhook to know", lambda: versions(user, installed) == {before + 2})
+    user.delete("Deployment", "web")
 
 
 def preferred_zones(pods: list[dict[str, Any]]) -> set[str]:
@@ -131,53 +132,55 @@ def preferred_zones(pods: list[dict[str, Any]]) -> set[str]:
     }
 
 
-def test_with_on_demand_full_a_rollout_finishes_by_falling_back(scene: Scene) -> None:
+def test_with_on_demand_full_a_rollout_finishes_by_falling_back(user_and_installed: UserAndInstalled) -> None:
     """A stranger fills on-demand; with the outage noted, the first new pod runs on spot, and status says so."""
-    world, installed = scene
-    (before,) = versions(world, installed)
-    world.create(workload("Deployment", "web", 3))
-    assert is_exact(world.rest("web"), 2, 1)
-    strangers = World(world.client, world.kubeconfig, "strangers")
+    user, installed = user_and_installed
+    (before,) = versions(user, installed)
+    user.create(raw_workload("Deployment", "web", 3))
+    assert is_exact(user.rest("web"), 2, 1)
+    strangers = NamespaceUser(user.client, user.kubeconfig, "strangers")
     greedy = {"name": "app", "image": "example/app:1.0", "resources": {"requests": {"cpu": "7950m"}}}
-    spec = template("greedy", containers=[greedy], nodeSelector={names.CAPACITY: "on-demand"})
-    strangers.create(workload("Deployment", "greedy", 6, template=spec))
+    spec = raw_template("greedy", containers=[greedy], nodeSelector={names.CAPACITY: "on-demand"})
+    strangers.create(raw_workload("Deployment", "greedy", 6, template=spec))
     wait_for("on-demand to be full", lambda: serving(strangers, "greedy") >= 5)
     fill = {"name": "app", "image": "example/app:1.0", "resources": {"requests": {"cpu": "10m"}}}
-    crumbs = template("crumbs", containers=[fill], nodeSelector={names.CAPACITY: "on-demand"})
-    strangers.create(workload("Deployment", "crumbs", 40, template=crumbs))
+    crumbs = raw_template("crumbs", containers=[fill], nodeSelector={names.CAPACITY: "on-demand"})
+    strangers.create(raw_workload("Deployment", "crumbs", 40, template=crumbs))
     wait_for("the crumbs to be stuck", lambda: unschedulable(strangers, "crumbs") > 0)
-    outage(world, "set", "--class", "on-demand")
-    wait_for("every webhook to know", lambda: versions(world, installed) == {before + 1})
-    world.roll_out("web")
-    status = world.rest("web")
+    outage(user, "set", "--class", "on-demand")
+    wait_for("every webhook to know", lambda: versions(user, installed) == {before + 1})
+    user.roll_out("web")
+    status = user.rest("web")
     assert status.actual == Mix(3, 0)
     assert status.soft == 1
     assert "not on the class of their slot" in status.reason
     assert any("on-demand is out" in each.reason for each in status.pods)
-    outage(world, "clear", "--class", "on-demand")
+    outage(user, "clear", "--class", "on-demand")
     for name in ("greedy", "crumbs"):
         strangers.delete("Deployment", name)
-    world.delete("Deployment", "web")
+    user.delete("Deployment", "web")
 
 
-def serving(world: World, app: str) -> int:
-    return sum(pod["status"].get("phase") == "Running" for pod in world.pods(app))
+def serving(user: NamespaceUser, app: str) -> int:
+    return sum(pod["status"].get("phase") == "Running" for pod in user.pods(app))
 
 
-def unschedulable(world: World, app: str) -> int:
+def unschedulable(user: NamespaceUser, app: str) -> int:
     return sum(
         condition.get("reason") == "Unschedulable"
-        for pod in world.pods(app)
+        for pod in user.pods(app)
         for condition in pod["status"].get("conditions", [])
     )
 
 
-def test_a_pause_is_noted_beside_the_outages(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pause_is_noted_beside_the_outages(
+    user_and_installed: UserAndInstalled, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It is shown by status, leaves the outages as they are, and goes with resume."""
-    world, _ = scene
-    outage(world, "set", "--for", "10m")
-    known, _ = read_outages(world.client)
-    access = ("--kubeconfig", str(world.kubeconfig))
+    user, _ = user_and_installed
+    outage(user, "set", "--for", "10m")
+    known, _ = read_outages(user.client)
+    access = ("--kubeconfig", str(user.kubeconfig))
 
     def shown() -> Any:
         capsys.readouterr()
@@ -188,9 +191,9 @@ def test_a_pause_is_noted_beside_the_outages(scene: Scene, capsys: pytest.Captur
     assert main(["pause", "--for", "10m", "--reason", "a test", *access]) == 0
     paused = shown()
     assert (paused["until"] - paused["since"], paused["reason"]) == (pytest.approx(600), "a test")
-    outage(world, "list")
+    outage(user, "list")
     assert capsys.readouterr().out.startswith("Paused since 20")
     assert main(["resume", *access]) == 0
     assert shown() is None
-    assert read_outages(world.client)[0] == known
-    outage(world, "clear")
+    assert read_outages(user.client)[0] == known
+    outage(user, "clear")

@@ -11,30 +11,31 @@ from typing import Any
 import pytest
 
 from placement import names
-from tests.cluster.scene import Scene, staged
-from tests.cluster.world import wait_for
+from tests.builders.api import raw_namespace
+from tests.cluster.clustersetup import ClusterSetup, cluster_setup
+from tests.cluster.namespaceuser import wait_for
 
 pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSetup]:
     """Without a rebalancer: what is planned stays planned. `web` is as it should be; `older` is not opted in."""
-    with staged(tmp_path_factory.mktemp("config")) as made:
+    with cluster_setup(tmp_path_factory.mktemp("config")) as made:
         made.serves("web", 10, minAvailable=8)
-        client = made.world.client
-        client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "older"}})
-        older = replace(made, world=replace(made.world, namespace="older"))
+        client = made.user.client
+        client.post("/api/v1/namespaces", raw_namespace("older"))
+        older = replace(made, user=replace(made.user, namespace="older"))
         older.create("mature", 4)
         wait_for("all to serve", partial(made.serves_in_full, "mature", 4))
         yield made
 
 
-class Operator:
+class PlanningOperator:
     """Asks, and reads the answer."""
 
-    def __init__(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-        self._scene = scene
+    def __init__(self, setup: ClusterSetup, capsys: pytest.CaptureFixture[str]) -> None:
+        self._scene = setup
         self._capsys = capsys
 
     def asks(self, *arguments: str) -> tuple[int, str, str]:
@@ -50,30 +51,32 @@ class Operator:
 
 
 @pytest.fixture
-def operator(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Operator:
-    return Operator(scene, capsys)
+def operator(setup: ClusterSetup, capsys: pytest.CaptureFixture[str]) -> PlanningOperator:
+    return PlanningOperator(setup, capsys)
 
 
 @pytest.fixture
-def at_thirty(scene: Scene) -> Iterator[None]:
+def at_thirty(setup: ClusterSetup) -> Iterator[None]:
     """The ratio of `web` has changed, and nobody has done anything about it yet."""
-    scene.annotate("web", spot_ratio="30%")
+    setup.annotate("web", spot_ratio="30%")
     yield
-    scene.annotate("web", spot_ratio=None)
+    setup.annotate("web", spot_ratio=None)
 
 
-def test_nothing_to_do(operator: Operator) -> None:
+def test_nothing_to_do(operator: PlanningOperator) -> None:
     assert operator.plan() == (0, {"actions": [], "skipped": [], "paused": None, "ahead": []})
     assert operator.asks("plan")[:2] == (0, "Nothing to do.\n")
 
 
 @pytest.mark.usefixtures("at_thirty")
-def test_a_changed_ratio_is_told_in_actions_and_in_what_is_left(scene: Scene, operator: Operator) -> None:
+def test_a_changed_ratio_is_told_in_actions_and_in_what_is_left(
+    setup: ClusterSetup, operator: PlanningOperator
+) -> None:
     code, told = operator.plan("-n", "shop")
     assert code == 1
     for each in told["actions"]:
         assert set(each) == {"pod", "uid", "reason", "from", "to", "how"}
-        assert each["uid"] in scene.uids("web")
+        assert each["uid"] in setup.uids("web")
         assert each["pod"].startswith("shop/web-")
     assert told["actions"]
     assert all(set(each) == {"workload", "reason"} for each in told["skipped"])
@@ -82,7 +85,7 @@ def test_a_changed_ratio_is_told_in_actions_and_in_what_is_left(scene: Scene, op
     assert table.split()[:5] == ["POD", "HOW", "WHY", "FROM", "TO"]
 
 
-def test_what_if(scene: Scene, operator: Operator) -> None:
+def test_what_if(setup: ClusterSetup, operator: PlanningOperator) -> None:
     """50 % instead of 70: two moves; the cluster itself stays as it is."""
     code, told = operator.plan("--set", "shop/web", "spot-ratio=50%")
     (web,) = told["workloads"]
@@ -96,12 +99,12 @@ def test_what_if(scene: Scene, operator: Operator) -> None:
     assert web["exposure"]["headroom"] == 2
     assert operator.plan("--set", "shop/web", "spot-ratio=70%", "min-on-demand=1")[0] == 0
     assert operator.plan()[0] == 0
-    assert names.SPOT_RATIO not in scene.world.client.get_json(scene.world.path("Deployment", "web"))["metadata"].get(
+    assert names.SPOT_RATIO not in setup.user.client.get_json(setup.user.path("Deployment", "web"))["metadata"].get(
         "annotations", {}
     )
 
 
-def test_as_if_a_namespace_were_labelled(operator: Operator) -> None:
+def test_as_if_a_namespace_were_labelled(operator: PlanningOperator) -> None:
     code, told = operator.plan("--opt-in", "older")
     (mature,) = told["workloads"]
     assert code == 1
@@ -115,7 +118,7 @@ def test_as_if_a_namespace_were_labelled(operator: Operator) -> None:
 
 
 @pytest.mark.usefixtures("at_thirty")
-def test_explain_tells_where_why_and_what_is_next(scene: Scene, operator: Operator) -> None:
+def test_explain_tells_where_why_and_what_is_next(setup: ClusterSetup, operator: PlanningOperator) -> None:
     code, out, _ = operator.asks("explain", "web", "-n", "shop")
     assert code == 1
     assert out.startswith("Deployment shop/web: ")
@@ -124,13 +127,13 @@ def test_explain_tells_where_why_and_what_is_next(scene: Scene, operator: Operat
     code, out, _ = operator.asks("explain", "shop/web", "-o", "json")
     told = json.loads(out)
     assert (code, told["fine"], told["name"]) == (1, False, "shop/web")
-    pod = next(iter(scene.world.classes("web")))
+    pod = next(iter(setup.user.classes("web")))
     code, out, _ = operator.asks("explain", f"shop/{pod}")
     assert code in (0, 1)
     assert out.startswith(f"Pod shop/{pod} of Deployment web\nslot ")
 
 
-def test_explain_is_content_where_all_is_well(operator: Operator) -> None:
+def test_explain_is_content_where_all_is_well(operator: PlanningOperator) -> None:
     code, out, _ = operator.asks("explain", "shop/web")
     assert code == 0
     assert "next: " not in out
@@ -152,7 +155,7 @@ def test_explain_is_content_where_all_is_well(operator: Operator) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_what_makes_no_sense_is_told(operator: Operator, arguments: tuple[str, ...], told: str) -> None:
+def test_what_makes_no_sense_is_told(operator: PlanningOperator, arguments: tuple[str, ...], told: str) -> None:
     code, out, err = operator.asks(*arguments)
     assert (code, out) == (2, "")
     assert told in err

@@ -17,9 +17,9 @@ from demo.supervisor import Process, access_for, wait_until_ready
 from localcluster.layout import free_port
 from placement import names
 from placement.slots import Mix
-from tests.cluster.proxy import Asked, Chance, Proxy, Trouble, access_through, proxied
-from tests.cluster.scene import Scene, staged
-from tests.cluster.world import wait_for
+from tests.cluster.clustersetup import ClusterSetup, cluster_setup
+from tests.cluster.namespaceuser import wait_for
+from tests.cluster.proxy import Chance, ProxiedRequest, Proxy, Trouble, access_through, proxied
 
 pytestmark = pytest.mark.cluster
 
@@ -29,26 +29,26 @@ TROUBLES = (Trouble.CONFLICT, Trouble.BUSY, Trouble.FAILURE, Trouble.SILENCE, Tr
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with staged(tmp_path_factory.mktemp("config")) as made:
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSetup]:
+    with cluster_setup(tmp_path_factory.mktemp("config")) as made:
         yield made
 
 
 @pytest.fixture
-def proxy(scene: Scene, tmp_path: Path) -> Iterator[Proxy]:
+def proxy(setup: ClusterSetup, tmp_path: Path) -> Iterator[Proxy]:
     """In front of the one rebalancer that there is."""
-    access = access_for(scene.world.kubeconfig, scene.world.client, names.REBALANCER_ACCOUNT)
+    access = access_for(setup.user.kubeconfig, setup.user.client, names.REBALANCER_ACCOUNT)
     with proxied(access) as made:
         file = tmp_path / "kubeconfig"
         file.write_bytes(access_through(made, access))
         process = _rebalancer(file)
-        scene.installed.processes.append(process)
+        setup.installed.processes.append(process)
         wait_until_ready([process])
-        wait_for("a leader", partial(scene.leads, process))
+        wait_for("a leader", partial(setup.leads, process))
         yield made
         made.trouble = lambda _method, _path: None
-        scene.stop_all()
-        scene.clear()
+        setup.stop_all()
+        setup.clear()
 
 
 def _rebalancer(kubeconfig: Path) -> Process:
@@ -74,63 +74,63 @@ def drawn_by_lot(share: float) -> Chance:
     return trouble
 
 
-def writes_to_pods(asked: list[Asked]) -> list[Asked]:
+def writes_to_pods(asked: list[ProxiedRequest]) -> list[ProxiedRequest]:
     return [each for each in asked if each.is_write and "/pods/" in each.path]
 
 
-def test_moves_are_made_though_half_of_the_writes_fail(scene: Scene, proxy: Proxy) -> None:
+def test_moves_are_made_though_half_of_the_writes_fail(setup: ClusterSetup, proxy: Proxy) -> None:
     """409, 429, 500, no answer, and an answer that was lost: exact in the end, and all serve all the while."""
-    scene.serves("web", REPLICAS, minAvailable="100%")
-    scene.settles("web")
-    scene.watcher.forget()
+    setup.serves("web", REPLICAS, minAvailable="100%")
+    setup.settles("web")
+    setup.history.forget()
     proxy.asked.clear()
     proxy.trouble = drawn_by_lot(0.5)
-    scene.annotate("web", spot_ratio="30%")
-    assert scene.settles("web", patience=240)["web"].actual == Mix(6, 14)
+    setup.annotate("web", spot_ratio="30%")
+    assert setup.settles("web", patience=240)["web"].actual == Mix(6, 14)
     print(f"met on the way: {dict(proxy.met())}; {len(writes_to_pods(proxy.asked))} writes to pods for {MOVES} moves")
     assert len(proxy.met()) >= 4
-    assert scene.watcher.worst("web") == REPLICAS
-    assert len(scene.deleted(MOVES)) == MOVES, "nobody was evicted who need not be"
+    assert setup.history.worst("web") == REPLICAS
+    assert len(setup.deleted(MOVES)) == MOVES, "nobody was evicted who need not be"
     proxy.trouble = lambda _method, _path: None
-    scene.falls_silent()
+    setup.falls_silent()
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BUSY, Trouble.FAILURE, Trouble.CONFLICT], ids=str)
-def test_who_is_refused_again_and_again_asks_less_and_less(scene: Scene, proxy: Proxy, trouble: Trouble) -> None:
+def test_who_is_refused_again_and_again_asks_less_and_less(setup: ClusterSetup, proxy: Proxy, trouble: Trouble) -> None:
     """Every write to a pod fails for twenty seconds: each pod is tried at most five times, after 2, 4, 8, 16 s."""
-    scene.serves("web", REPLICAS, minAvailable="100%")
-    scene.settles("web")
-    scene.watcher.forget()
-    passes = scene.passes()
+    setup.serves("web", REPLICAS, minAvailable="100%")
+    setup.settles("web")
+    setup.history.forget()
+    passes = setup.passes()
     proxy.asked.clear()
     proxy.trouble = lambda method, path: trouble if method != "GET" and "/pods/" in path else None
-    scene.annotate("web", spot_ratio="30%")
+    setup.annotate("web", spot_ratio="30%")
     time.sleep(20)  # what it is about: how often it asks meanwhile
     tried = writes_to_pods(proxy.asked)
     print(f"{len(tried)} writes to {len({each.path for each in tried})} pods, {len(proxy.asked)} requests in 20 s")
     most = max(sum(each.path == path for each in tried) for path in {each.path for each in tried})
     assert 1 < most <= 5
     assert len(proxy.asked) < 400
-    assert scene.passes() - passes < 60
+    assert setup.passes() - passes < 60
     proxy.trouble = lambda _method, _path: None
-    assert scene.settles("web")["web"].actual == Mix(6, 14)
-    assert scene.watcher.worst("web") == REPLICAS
+    assert setup.settles("web")["web"].actual == Mix(6, 14)
+    assert setup.history.worst("web") == REPLICAS
 
 
-def test_watches_that_expire_are_begun_anew_and_nothing_is_done_twice(scene: Scene, proxy: Proxy) -> None:
+def test_watches_that_expire_are_begun_anew_and_nothing_is_done_twice(setup: ClusterSetup, proxy: Proxy) -> None:
     """Every watch is refused as too old for a while, in the midst of moves: lists with back-off, then as before."""
-    scene.serves("web", REPLICAS, minAvailable="100%")
-    scene.settles("web")
-    scene.watcher.forget()
+    setup.serves("web", REPLICAS, minAvailable="100%")
+    setup.settles("web")
+    setup.history.forget()
     proxy.asked.clear()
     proxy.trouble = lambda _method, path: Trouble.EXPIRED if "watch=true" in path else None
     proxy.cuts_watches = True
-    scene.annotate("web", spot_ratio="30%")
+    setup.annotate("web", spot_ratio="30%")
     time.sleep(10)  # watches end as they tell something, and are refused when they are begun anew
     proxy.trouble, proxy.cuts_watches = (lambda _method, _path: None), False
     print(f"{proxy.met()[Trouble.EXPIRED]} watches were refused, {len(proxy.asked)} requests in 10 s")
     assert proxy.met()[Trouble.EXPIRED] > 0
     assert len(proxy.asked) < 400
-    assert scene.settles("web")["web"].actual == Mix(6, 14)
-    assert scene.watcher.worst("web") == REPLICAS
-    assert len(scene.deleted(MOVES)) == MOVES, "nobody was evicted who need not be"
+    assert setup.settles("web")["web"].actual == Mix(6, 14)
+    assert setup.history.worst("web") == REPLICAS
+    assert len(setup.deleted(MOVES)) == MOVES, "nobody was evicted who need not be"

@@ -14,8 +14,8 @@ from kube.lease import PATH as LEASE
 from localcluster import Choice, Way
 from placement import names
 from placement.slots import Mix
-from tests.cluster.scene import PATIENCE_SECONDS, Scene, staged
-from tests.cluster.world import wait_for
+from tests.cluster.clustersetup import PATIENCE_SECONDS, ClusterSetup, cluster_setup
+from tests.cluster.namespaceuser import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -25,8 +25,8 @@ LOST = 7
 CHANGE_CALLS = (Call.ANNOTATE, Call.EVICT, Call.LEASE)
 LOSS_CALLS = tuple(Call)
 NUMBERS = (1, 2, 3)
-# The API server notes an eviction in the budget before it deletes the pod. Where its caller dies in between, the pod
-# counts as gone for two minutes, and is not evicted as long as the budget allows none less.
+# The API server notes an eviction in the budget before it deletes the pod. Where its caller dies in between, or the API
+# server itself, the pod counts as gone for two minutes, and is not evicted as long as the budget allows none less.
 FORGOTTEN_SECONDS = 240.0
 ONCE = (Call.OUTAGE,)  # it is noted once
 
@@ -40,15 +40,17 @@ def faults_at(calls: tuple[Call, ...], sample: int) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with staged(tmp_path_factory.mktemp("config"), configuration="moves: {minAge: 1s}\n") as made:
+def shared_setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSetup]:
+    with cluster_setup(
+        tmp_path_factory.mktemp("config"), configuration="moves: {minAge: 1s, afterRollout: 0s}\n"
+    ) as made:
         yield made
 
 
 @pytest.fixture(autouse=True)
-def nobody_left(scene: Scene) -> Iterator[None]:
+def nobody_left(setup: ClusterSetup) -> Iterator[None]:
     yield
-    scene.stop_all()
+    setup.stop_all()
 
 
 def is_dead(process: Process) -> bool:
@@ -61,92 +63,92 @@ def dies(process: Process) -> None:
 
 
 @pytest.mark.parametrize("fault", faults_at(CHANGE_CALLS, 4))
-def test_killed_while_the_ratio_changes(scene: Scene, fault: str) -> None:
+def test_killed_while_the_ratio_changes(setup: ClusterSetup, fault: str) -> None:
     """Four pods change their class, each evicted once; ten serve all the while, whoever carried it out."""
-    scene.serves("web", REPLICAS, minAvailable="100%")
-    before = scene.evictions()
-    scene.watcher.forget()
-    scene.annotate("web", spot_ratio="30%")
-    dies(scene.start(fault))
-    scene.start()
-    assert scene.settles("web", patience=FORGOTTEN_SECONDS)["web"].actual == THEN
-    assert scene.watcher.worst("web") == REPLICAS
-    assert scene.evictions() - before <= MOVES  # one whose caller died may not be counted
-    assert len({pod.uid for pod in scene.deleted(MOVES)}) == len(scene.watcher.deleted) == MOVES
+    setup.serves("web", REPLICAS, minAvailable="100%")
+    before = setup.evictions()
+    setup.history.forget()
+    setup.annotate("web", spot_ratio="30%")
+    dies(setup.start(fault))
+    setup.start()
+    assert setup.settles("web", patience=FORGOTTEN_SECONDS)["web"].actual == THEN
+    assert setup.history.worst("web") == REPLICAS
+    assert setup.evictions() - before <= MOVES  # one whose caller died may not be counted
+    assert len({pod.uid for pod in setup.deleted(MOVES)}) == len(setup.history.deleted) == MOVES
 
 
 @pytest.mark.parametrize("fault", faults_at(LOSS_CALLS, 3))
-def test_killed_while_all_spot_is_lost_and_back(scene: Scene, fault: str) -> None:
+def test_killed_while_all_spot_is_lost_and_back(setup: ClusterSetup, fault: str) -> None:
     """Never fewer than the loss itself left; each lost pod is replaced once, and each moved back once."""
-    scene.serves("web", REPLICAS, minAvailable=9)
-    before = scene.evictions()
-    faulty = scene.start(fault)
-    wait_for("the rebalancer to be there", lambda: is_dead(faulty) or scene.leads(faulty))
-    scene.watcher.forget()
-    scene.cluster.reclaim(Choice(all_spot=True), Way.CLOUD)
-    wait_for("its end, or all to serve", lambda: is_dead(faulty) or scene.serves_in_full("web", REPLICAS))
+    setup.serves("web", REPLICAS, minAvailable=9)
+    before = setup.evictions()
+    faulty = setup.start(fault)
+    wait_for("the rebalancer to be there", lambda: is_dead(faulty) or setup.leads(faulty))
+    setup.history.forget()
+    setup.cluster.reclaim(Choice(all_spot=True), Way.CLOUD)
+    wait_for("its end, or all to serve", lambda: is_dead(faulty) or setup.serves_in_full("web", REPLICAS))
     died_early = is_dead(faulty)
     if died_early:
-        scene.start()
-    wait_for("all to serve again", partial(scene.serves_in_full, "web", REPLICAS))
-    assert scene.watcher.worst("web") == REPLICAS - LOST
-    assert scene.evictions() == before
-    wait_for("what was lost to be gone", lambda: len(scene.world.pods("web")) == REPLICAS)
-    soft = [pod["metadata"]["name"] for pod in scene.world.pods("web") if names.SOFT in pod["metadata"]["annotations"]]
+        setup.start()
+    wait_for("all to serve again", partial(setup.serves_in_full, "web", REPLICAS))
+    assert setup.history.worst("web") == REPLICAS - LOST
+    assert setup.evictions() == before
+    wait_for("what was lost to be gone", lambda: len(setup.user.pods("web")) == REPLICAS)
+    soft = [pod["metadata"]["name"] for pod in setup.user.pods("web") if names.SOFT in pod["metadata"]["annotations"]]
     assert len(soft) == LOST
-    scene.watcher.forget()
-    scene.cluster.restore()
-    scene.spotweave("outage", "clear")
+    setup.history.forget()
+    setup.cluster.restore()
+    setup.spotweave("outage", "clear")
     if not died_early:
         dies(faulty)
-        scene.start()
-    assert scene.settles("web", patience=FORGOTTEN_SECONDS)["web"].actual == AT_FIRST
-    assert scene.watcher.worst("web") == REPLICAS
-    assert scene.evictions() - before <= LOST
-    assert sorted(pod.name for pod in scene.deleted(len(soft))) == sorted(soft)
+        setup.start()
+    assert setup.settles("web", patience=FORGOTTEN_SECONDS)["web"].actual == AT_FIRST
+    assert setup.history.worst("web") == REPLICAS
+    assert setup.evictions() - before <= LOST
+    assert sorted(pod.name for pod in setup.deleted(len(soft))) == sorted(soft)
 
 
-def test_two_start_with_a_lease_that_nobody_alive_holds(scene: Scene) -> None:
+def test_two_start_with_a_lease_that_nobody_alive_holds(setup: ClusterSetup) -> None:
     """They wait until it has run out; then one leads, and nobody is evicted twice."""
-    scene.serves("web", REPLICAS, minAvailable="100%")
-    before = scene.evictions()
-    scene.watcher.forget()
-    first = scene.start()
-    wait_for("a leader", partial(scene.leads, first))
+    setup.serves("web", REPLICAS, minAvailable="100%")
+    before = setup.evictions()
+    setup.history.forget()
+    first = setup.start()
+    wait_for("a leader", partial(setup.leads, first))
     first.process.kill()
     first.process.wait()
-    holder = scene.world.client.get_json(LEASE)["spec"]["holderIdentity"]
+    holder = setup.user.client.get_json(LEASE)["spec"]["holderIdentity"]
     assert holder
-    scene.annotate("web", spot_ratio="30%")
-    both = [scene.installed.add(names.REBALANCER_COMPONENT) for _ in range(2)]
+    setup.annotate("web", spot_ratio="30%")
+    both = [setup.installed.add(names.REBALANCER_COMPONENT) for _ in range(2)]
     most = 0
 
     def is_done() -> bool:
         nonlocal most
-        most = max(most, sum(map(scene.leads, both)))
-        return scene.evictions() - before >= MOVES
+        most = max(most, sum(map(setup.leads, both)))
+        return setup.evictions() - before >= MOVES
 
     wait_for("the moves", is_done, PATIENCE_SECONDS)
     assert most == 1
-    assert scene.settles("web")["web"].actual == THEN
-    assert scene.evictions() - before == len(scene.deleted(MOVES)) == MOVES
-    assert scene.watcher.worst("web") == REPLICAS
+    assert setup.settles("web")["web"].actual == THEN
+    assert setup.evictions() - before == len(setup.deleted(MOVES)) == MOVES
+    assert setup.history.worst("web") == REPLICAS
 
 
-def test_the_api_server_goes_and_comes_back(scene: Scene) -> None:
+def test_the_api_server_goes_and_comes_back(setup: ClusterSetup) -> None:
     """In the midst of moves: they are finished, all serve, and nobody asks without end meanwhile."""
-    scene.serves("web", 30, minAvailable="100%")
-    rebalancer = scene.start()
-    wait_for("a leader", partial(scene.leads, rebalancer))
-    scene.watcher.forget()
-    scene.annotate("web", spot_ratio="30%")
-    wait_for("moves to be under way", lambda: scene.released("web"))
-    passes, writes = scene.passes(), scene.writes()
-    scene.cluster.kill("kube-apiserver")
-    wait_for("nobody to lead, since none can renew", lambda: not scene.leads(rebalancer))
-    assert scene.passes() - passes < 40  # one a second, and one for each change that was on its way
-    assert scene.writes() - writes < 60
-    scene.cluster.start_part("kube-apiserver")
-    assert scene.settles("web")["web"].actual == Mix(9, 21)
-    assert scene.watcher.worst("web") == 30
-    scene.falls_silent()
+    setup.serves("web", 30, minAvailable="100%")
+    rebalancer = setup.start()
+    wait_for("a leader", partial(setup.leads, rebalancer))
+    setup.history.forget()
+    setup.annotate("web", spot_ratio="30%")
+    wait_for("moves to be under way", lambda: setup.released("web"))
+    passes, writes = setup.passes(), setup.writes()
+    setup.cluster.kill("kube-apiserver")
+    wait_for("nobody to lead, since none can renew", lambda: not setup.leads(rebalancer))
+    assert setup.passes() - passes < 40  # one a second, and one for each change that was on its way
+    assert setup.writes() - writes < 60
+    setup.cluster.start_part("kube-apiserver")
+    assert setup.settles("web", patience=FORGOTTEN_SECONDS)["web"].actual == Mix(9, 21)
+    assert setup.history.worst("web") == 30
+    setup.falls_silent()

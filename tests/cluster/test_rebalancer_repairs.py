@@ -18,118 +18,119 @@ from localcluster import Choice, Way
 from placement import names
 from placement.outage import ended
 from placement.slots import Mix
+from tests.builders.api import raw_namespace
 from tests.cluster.autoscaler import autoscaling
-from tests.cluster.scene import Scene
-from tests.cluster.world import label, wait_for
+from tests.cluster.clustersetup import ClusterSetup
+from tests.cluster.namespaceuser import label, wait_for
 
 pytestmark = pytest.mark.cluster
 
 ALL_SPOT = Choice(all_spot=True)
 
 
-def test_everything_returns_to_spot_that_an_autoscaler_brings_only_for_who_waits(scene: Scene) -> None:
+def test_everything_returns_to_spot_that_an_autoscaler_brings_only_for_who_waits(setup: ClusterSetup) -> None:
     """All spot nodes are gone for good. When the outage is over, pods ask for spot again, one of them first."""
-    scene.serves("web", 10, minAvailable=9)
-    scene.settles("web")
-    scene.cluster.reclaim(ALL_SPOT, Way.CLOUD)
-    wait_for("all to serve again", partial(scene.serves_in_full, "web", 10))
-    wait_for("what was lost to be gone", lambda: len(scene.world.pods("web")) == 10)
-    scene.watcher.forget()
-    with autoscaling(scene.cluster, "shop") as autoscaler:
-        change_outages(scene.world.client, lambda known: ended(known, known.noted, time.time()))
-        assert scene.settles("web")["web"].actual == Mix(7, 3)
-        assert scene.watcher.worst("web") == 10
+    setup.serves("web", 10, minAvailable=9)
+    setup.settles("web")
+    setup.cluster.reclaim(ALL_SPOT, Way.CLOUD)
+    wait_for("all to serve again", partial(setup.serves_in_full, "web", 10))
+    wait_for("what was lost to be gone", lambda: len(setup.user.pods("web")) == 10)
+    setup.history.forget()
+    with autoscaling(setup.cluster, "shop") as autoscaler:
+        change_outages(setup.user.client, lambda known: ended(known, known.noted, time.time()))
+        assert setup.settles("web")["web"].actual == Mix(7, 3)
+        assert setup.history.worst("web") == 10
         assert len(autoscaler.brought) == 3  # 7 pods, 3 places each
 
 
-def webhooks(scene: Scene) -> list[Process]:
-    return [each for each in scene.installed.processes if each.name.startswith(names.WEBHOOK_COMPONENT)]
+def webhooks(setup: ClusterSetup) -> list[Process]:
+    return [each for each in setup.installed.processes if each.name.startswith(names.WEBHOOK_COMPONENT)]
 
 
-def missed(scene: Scene, name: str) -> int:
+def missed(setup: ClusterSetup, name: str) -> int:
     """How many admission did not see: they carry no decision, or one that was made afterwards."""
-    decisions = [pod["metadata"].get("annotations", {}).get(names.DECISION, "") for pod in scene.world.pods(name)]
+    decisions = [pod["metadata"].get("annotations", {}).get(names.DECISION, "") for pod in setup.user.pods(name)]
     return sum(not decision or "/adopted-" in decision for decision in decisions)
 
 
-def test_pods_of_a_rollout_without_a_webhook_are_adopted_and_moved(scene: Scene) -> None:
+def test_pods_of_a_rollout_without_a_webhook_are_adopted_and_moved(setup: ClusterSetup) -> None:
     """Both webhooks are killed, and come back when the rollout is over and moves have failed for want of them."""
-    scene.serves("web", 10)
-    scene.settles("web")
-    for each in webhooks(scene):
+    setup.serves("web", 10)
+    setup.settles("web")
+    for each in webhooks(setup):
         each.process.kill()
         each.process.wait()
-    undone = scene.told(f"{names.METRIC_ACTIONS}_total", 'action="undo"')
-    scene.world.roll_out("web")
-    scene.world.rest("web")
-    wait_for("a move to fail", lambda: scene.told(f"{names.METRIC_ACTIONS}_total", 'action="undo"') > undone)
-    wait_until_ready([scene.installed.add() for _ in range(2)])
-    scene.watcher.forget()
-    assert scene.settles("web")["web"].actual == Mix(7, 3)
-    assert scene.watcher.worst("web") == 10
+    undone = setup.told(f"{names.METRIC_ACTIONS}_total", 'action="undo"')
+    setup.user.roll_out("web")
+    setup.user.rest("web")
+    wait_for("a move to fail", lambda: setup.told(f"{names.METRIC_ACTIONS}_total", 'action="undo"') > undone)
+    wait_until_ready([setup.installed.add() for _ in range(2)])
+    setup.history.forget()
+    assert setup.settles("web")["web"].actual == Mix(7, 3)
+    assert setup.history.worst("web") == 10
 
 
-def test_pods_of_a_rollout_with_a_webhook_that_hangs_are_adopted_and_moved(scene: Scene) -> None:
-    scene.serves("web", 10)
-    scene.settles("web")
-    hanging = [each for each in webhooks(scene) if each.process.poll() is None]
+def test_pods_of_a_rollout_with_a_webhook_that_hangs_are_adopted_and_moved(setup: ClusterSetup) -> None:
+    setup.serves("web", 10)
+    setup.settles("web")
+    hanging = [each for each in webhooks(setup) if each.process.poll() is None]
     for each in hanging:
         os.kill(each.process.pid, signal.SIGSTOP)
     try:
-        scene.world.roll_out("web")
-        wait_for("the rollout to go on", lambda: missed(scene, "web") >= 3)
+        setup.user.roll_out("web")
+        wait_for("the rollout to go on", lambda: missed(setup, "web") >= 3)
     finally:
         for each in hanging:
             os.kill(each.process.pid, signal.SIGCONT)
-    scene.world.rest("web")
-    scene.watcher.forget()
-    assert scene.settles("web")["web"].actual == Mix(7, 3)
-    assert scene.watcher.worst("web") == 10
+    setup.user.rest("web")
+    setup.history.forget()
+    assert setup.settles("web")["web"].actual == Mix(7, 3)
+    assert setup.history.worst("web") == 10
 
 
-def test_pods_that_are_older_than_the_label_are_adopted_and_moved(scene: Scene) -> None:
+def test_pods_that_are_older_than_the_label_are_adopted_and_moved(setup: ClusterSetup) -> None:
     """Labelled and slotted where they are, if that fits; else moved, with never one less."""
-    client = scene.world.client
-    client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "older"}})
-    older = replace(scene, world=replace(scene.world, namespace="older"))
+    client = setup.user.client
+    client.post("/api/v1/namespaces", raw_namespace("older"))
+    older = replace(setup, user=replace(setup.user, namespace="older"))
     try:
         older.create("mature", 10, maxUnavailable=0)
         wait_for("all to serve", partial(older.serves_in_full, "mature", 10))
-        scene.watcher.forget()
+        setup.history.forget()
         before = older.uids("mature")
         label(client, "older")
         found = older.settles("mature")["mature"]
         assert found.actual == Mix(7, 3)
         assert not found.missed
-        assert scene.watcher.worst("mature") == 10
+        assert setup.history.worst("mature") == 10
         assert before & older.uids("mature"), "those whose node fits stay"
     finally:
         client.delete("/api/v1/namespaces/older")
 
 
-def revisions(scene: Scene, name: str) -> list[dict[str, Any]]:
+def revisions(setup: ClusterSetup, name: str) -> list[dict[str, Any]]:
     query = {"labelSelector": f"app={name}"}
-    found = scene.world.client.get_json(scene.world.path("ReplicaSet"), query)["items"]
+    found = setup.user.client.get_json(setup.user.path("ReplicaSet"), query)["items"]
     return [each for each in found if each["status"].get("readyReplicas")]
 
 
-def test_a_paused_rollout_with_two_revisions_is_left_alone(scene: Scene) -> None:
+def test_a_paused_rollout_with_two_revisions_is_left_alone(setup: ClusterSetup) -> None:
     """The ratio changes meanwhile: no move and no loop, until it goes on."""
-    scene.serves("web", 10)
-    scene.settles("web")
-    path = scene.world.path("Deployment", "web")
-    scene.world.roll_out("web")
-    wait_for("two revisions", lambda: len(revisions(scene, "web")) == 2)
-    scene.world.client.patch(path, {"spec": {"paused": True}})
-    wait_for("the rollout to rest", lambda: all(_is_at_rest(each) for each in revisions(scene, "web")))
-    scene.falls_silent(2)
-    before, moves = scene.uids("web"), scene.moves()
-    scene.annotate("web", spot_ratio="30%")
-    scene.falls_silent()
-    assert scene.uids("web") == before
-    assert scene.moves() == moves
-    scene.world.client.patch(path, {"spec": {"paused": False}})
-    assert scene.settles("web")["web"].actual == Mix(3, 7)
+    setup.serves("web", 10)
+    setup.settles("web")
+    path = setup.user.path("Deployment", "web")
+    setup.user.roll_out("web")
+    wait_for("two revisions", lambda: len(revisions(setup, "web")) == 2)
+    setup.user.client.patch(path, {"spec": {"paused": True}})
+    wait_for("the rollout to rest", lambda: all(_is_at_rest(each) for each in revisions(setup, "web")))
+    setup.falls_silent(2)
+    before, moves = setup.uids("web"), setup.moves()
+    setup.annotate("web", spot_ratio="30%")
+    setup.falls_silent()
+    assert setup.uids("web") == before
+    assert setup.moves() == moves
+    setup.user.client.patch(path, {"spec": {"paused": False}})
+    assert setup.settles("web")["web"].actual == Mix(3, 7)
 
 
 def _is_at_rest(raw_set: dict[str, Any]) -> bool:
@@ -137,59 +138,61 @@ def _is_at_rest(raw_set: dict[str, Any]) -> bool:
 
 
 def test_without_the_label_released_pods_are_put_back_and_nothing_else_is_done(
-    scene: Scene, capsys: pytest.CaptureFixture[str]
+    setup: ClusterSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Within seconds. All go on running; `status --left-over` tells what they still carry."""
-    scene.serves("web", 20, ready_after=6)
-    scene.settles("web")
-    scene.watcher.forget()
-    scene.annotate("web", spot_ratio="30%")
-    wait_for("moves to be under way", lambda: scene.released("web"))
+    setup.serves("web", 20, ready_after=6)
+    setup.settles("web")
+    setup.history.forget()
+    setup.annotate("web", spot_ratio="30%")
+    wait_for("moves to be under way", lambda: setup.released("web"))
     try:
-        scene.world.client.patch("/api/v1/namespaces/shop", {"metadata": {"labels": {names.PLACEMENT: None}}})
-        wait_for("released pods to be put back", lambda: not scene.released("web"), 5)
-        scene.falls_silent()
-        wait_for("the newcomers to go", lambda: len(scene.world.pods("web")) == 20)
-        assert scene.watcher.worst("web") == 20
-        before = scene.uids("web")
+        setup.user.client.patch("/api/v1/namespaces/shop", {"metadata": {"labels": {names.PLACEMENT: None}}})
+        wait_for("released pods to be put back", lambda: not setup.released("web"), 5)
+        setup.falls_silent()
+        wait_for("the newcomers to go", lambda: len(setup.user.pods("web")) == 20)
+        assert setup.history.worst("web") == 20
+        before = setup.uids("web")
         capsys.readouterr()
-        assert scene.spotweave("status", "--left-over", "-o", "json") == 1
+        assert setup.spotweave("status", "--left-over", "-o", "json") == 1
         told = json.loads(capsys.readouterr().out)["leftOver"]
         assert {each["uid"] for each in told} == before
-        assert scene.uids("web") == before
+        assert setup.uids("web") == before
     finally:
-        label(scene.world.client, "shop")
+        label(setup.user.client, "shop")
 
 
-def test_a_pause_lets_no_move_begin_and_resume_finishes_the_change(scene: Scene) -> None:
-    scene.serves("web", 20, minAvailable="100%")
-    scene.settles("web")
-    scene.watcher.forget()
-    before = scene.moves()
-    scene.annotate("web", spot_ratio="30%")
-    wait_for("moves to be under way", lambda: scene.released("web"))
-    scene.spotweave("pause", "--for", "5m")
-    scene.falls_silent(2)
-    begun = scene.moves()
+def test_a_pause_lets_no_move_begin_and_resume_finishes_the_change(setup: ClusterSetup) -> None:
+    setup.serves("web", 20, minAvailable="100%")
+    setup.settles("web")
+    setup.history.forget()
+    before = setup.moves()
+    setup.annotate("web", spot_ratio="30%")
+    wait_for("moves to be under way", lambda: setup.released("web"))
+    setup.spotweave("pause", "--for", "5m")
+    setup.falls_silent(2)
+    begun = setup.moves()
     assert begun - before < 8
-    scene.falls_silent()
-    assert scene.moves() == begun
-    scene.spotweave("resume")
-    assert scene.settles("web")["web"].actual == Mix(6, 14)
-    assert scene.moves() - before == 8
-    assert scene.watcher.worst("web") == 20
+    setup.falls_silent()
+    assert setup.moves() == begun
+    setup.spotweave("resume")
+    assert setup.settles("web")["web"].actual == Mix(6, 14)
+    assert setup.moves() - before == 8
+    assert setup.history.worst("web") == 20
 
 
 @pytest.mark.parametrize("mode", ["plan-only", "off"])
-def test_nothing_moves_where_that_is_asked_for(scene: Scene, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
-    scene.serves("web", 10, {names.REBALANCE: mode})
-    before, writes = scene.uids("web"), scene.writes()
-    scene.annotate("web", spot_ratio="30%")
-    scene.falls_silent()
-    assert scene.writes() == writes
-    assert scene.uids("web") == before
+def test_nothing_moves_where_that_is_asked_for(
+    setup: ClusterSetup, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup.serves("web", 10, {names.REBALANCE: mode})
+    before, writes = setup.uids("web"), setup.writes()
+    setup.annotate("web", spot_ratio="30%")
+    setup.falls_silent()
+    assert setup.writes() == writes
+    assert setup.uids("web") == before
     capsys.readouterr()
-    assert scene.spotweave("plan", "-o", "json", "-n", "shop") == 0
+    assert setup.spotweave("plan", "-o", "json", "-n", "shop") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["actions"] == []
     assert told["skipped"] == [
@@ -198,37 +201,37 @@ def test_nothing_moves_where_that_is_asked_for(scene: Scene, mode: str, capsys: 
 
 
 @pytest.mark.parametrize("management", ["Parallel", "OrderedReady"])
-def test_a_stateful_set_is_moved_one_pod_at_a_time(scene: Scene, management: str) -> None:
+def test_a_stateful_set_is_moved_one_pod_at_a_time(setup: ClusterSetup, management: str) -> None:
     """It cannot be released: one is evicted while all others serve, and its place is proven."""
     spec = {"podManagementPolicy": management}
-    scene.serves("db", 5, kind="StatefulSet", spec=spec, maxUnavailable=1)
-    scene.settles("db")
-    scene.watcher.forget()
-    before = scene.moves()
-    scene.annotate("db", "StatefulSet", spot_ratio="20%")
-    assert scene.settles("db")["db"].actual == Mix(1, 4)
-    assert scene.watcher.worst("db") == 4
-    assert scene.moves() - before == 2
+    setup.serves("db", 5, kind="StatefulSet", spec=spec, maxUnavailable=1)
+    setup.settles("db")
+    setup.history.forget()
+    before = setup.moves()
+    setup.annotate("db", "StatefulSet", spot_ratio="20%")
+    assert setup.settles("db")["db"].actual == Mix(1, 4)
+    assert setup.history.worst("db") == 4
+    assert setup.moves() - before == 2
 
 
-def test_uninstalling_puts_back_what_is_released(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uninstalling_puts_back_what_is_released(setup: ClusterSetup, capsys: pytest.CaptureFixture[str]) -> None:
     """In the midst of moves: the old pods are their ReplicaSet's again, all serve, and nothing moves any more."""
-    scene.serves("web", 10, minAvailable="100%")
-    scene.settles("web")
-    before = scene.uids("web")
-    scene.watcher.forget()
-    scene.annotate("web", spot_ratio="30%")
-    wait_for("moves to be under way", lambda: scene.released("web"))
-    assert scene.spotweave("uninstall") == 0
+    setup.serves("web", 10, minAvailable="100%")
+    setup.settles("web")
+    before = setup.uids("web")
+    setup.history.forget()
+    setup.annotate("web", spot_ratio="30%")
+    wait_for("moves to be under way", lambda: setup.released("web"))
+    assert setup.spotweave("uninstall") == 0
     told = capsys.readouterr().out
     assert "Put back" in told
     assert "kubectl delete -k manifests/base" in told
     assert f"kubectl label namespace shop {names.PLACEMENT}-" in told
-    assert scene.released("web") == []
-    wait_for("as many as wanted", lambda: len(scene.world.pods("web")) == 10)
-    assert all(pod["metadata"].get("ownerReferences") for pod in scene.world.pods("web"))
-    writes = scene.writes()
+    assert setup.released("web") == []
+    wait_for("as many as wanted", lambda: len(setup.user.pods("web")) == 10)
+    assert all(pod["metadata"].get("ownerReferences") for pod in setup.user.pods("web"))
+    writes = setup.writes()
     time.sleep(3)  # that nothing is begun anew
-    assert scene.writes() == writes
-    assert scene.watcher.worst("web") == 10
-    assert before & scene.uids("web")
+    assert setup.writes() == writes
+    assert setup.history.worst("web") == 10
+    assert before & setup.uids("web")

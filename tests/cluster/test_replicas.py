@@ -17,13 +17,14 @@ from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
 from report.status import WorkloadStatus
-from tests.cluster.lead import leading
-from tests.cluster.world import WALKS, World, label, wait_for, workload
+from tests.builders.api import raw_namespace, raw_workload
+from tests.cluster.idleleader import holding_lease
+from tests.cluster.namespaceuser import WALKS, NamespaceUser, label, wait_for
 
 pytestmark = pytest.mark.cluster
 
 RATES = {"default rate": Options(), "200/400 a second": Options(controller_qps=200, controller_burst=400)}
-Scene = tuple[World, Installed]
+UserAndInstalled = tuple[NamespaceUser, Installed]
 
 
 CROWDS = [
@@ -35,7 +36,7 @@ CROWDS = [
 
 
 @pytest.fixture(params=CROWDS, scope="module")
-def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+def user_and_installed(request: pytest.FixtureRequest) -> Iterator[UserAndInstalled]:
     """A cluster with two or three webhooks behind one address."""
     replicas, rate = request.param
     with (
@@ -43,11 +44,21 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
         running(cluster.kubeconfig, replicas, log_level="warning") as installed,
     ):
         client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
-        client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        client.post("/api/v1/namespaces", raw_namespace("shop"))
         label(client, "shop")
-        with leading(client):
-            yield World(client, Path(cluster.kubeconfig), "shop"), installed
+        with holding_lease(client):
+            yield NamespaceUser(client, Path(cluster.kubeconfig), "shop"), installed
         client.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(user_and_installed: UserAndInstalled) -> Iterator[None]:
+    """What a test leaves, however it ends, is not the next one's."""
+    yield
+    user, _ = user_and_installed
+    for each in user.client.get_json(user.path("Deployment"))["items"]:
+        user.delete("Deployment", each["metadata"]["name"])
+    wait_for("the pods to go", lambda: not user.client.get_json(user.pods_path)["items"])
 
 
 def is_safe(status: WorkloadStatus) -> bool:
@@ -56,69 +67,71 @@ def is_safe(status: WorkloadStatus) -> bool:
     return 0 <= surplus <= 1 and not status.missed
 
 
-def test_bursts_rollouts_and_scale_downs_together_stay_within_one(scene: Scene) -> None:
+def told(status: WorkloadStatus) -> str:
+    return f"{status.actual}, wanted {status.wanted}, missed {status.missed}"
+
+
+def test_bursts_rollouts_and_scale_downs_together_stay_within_one(user_and_installed: UserAndInstalled) -> None:
     """A burst of 500, one of 200, a rollout of 60 and a scale-down from 150 to 20, at once."""
-    world, _ = scene
-    world.create(workload("Deployment", "rolling", 60))
-    world.create(workload("Deployment", "shrinking", 150))
-    world.rest("rolling")
-    world.rest("shrinking")
-    world.create(workload("Deployment", "large", 500))
-    world.create(workload("Deployment", "small", 200))
-    world.roll_out("rolling")
-    world.scale("shrinking", 20)
+    user, _ = user_and_installed
+    user.create(raw_workload("Deployment", "rolling", 60))
+    user.create(raw_workload("Deployment", "shrinking", 150))
+    user.rest("rolling")
+    user.rest("shrinking")
+    user.create(raw_workload("Deployment", "large", 500))
+    user.create(raw_workload("Deployment", "small", 200))
+    user.roll_out("rolling")
+    user.scale("shrinking", 20)
     for name in ("large", "small", "rolling", "shrinking"):
-        status = world.rest(name)
-        assert is_safe(status), f"{name}: {status.actual}, wanted {status.wanted}, missed {status.missed}"
-    assert world.events("FailedCreate") == []
-    for name in ("large", "small", "rolling", "shrinking"):
-        world.delete("Deployment", name)
-    wait_for("the pods to go", lambda: not world.client.get_json(world.pods_path)["items"])
+        status = user.rest(name)
+        assert is_safe(status), f"{name}: {told(status)}: {dict(failed_calls(user))}"
+    assert user.events("FailedCreate") == []
 
 
 @WALKS
-def test_a_walk_of_sizes_with_a_rollout_and_deletions_stays_within_one(scene: Scene, walks: int, steps: int) -> None:
+def test_a_walk_of_sizes_with_a_rollout_and_deletions_stays_within_one(
+    user_and_installed: UserAndInstalled, walks: int, steps: int
+) -> None:
     """Every second another size and two pods deleted, a rollout half-way; at each rest the mix is right."""
-    world, _ = scene
+    user, _ = user_and_installed
     chance = random.Random(5)
-    world.create(workload("Deployment", "walk", 20))
-    world.rest("walk")
+    user.create(raw_workload("Deployment", "walk", 20))
+    user.rest("walk")
     for _ in range(walks):
-        world.walk("walk", steps, chance)
-        status = world.rest("walk")
-        assert is_safe(status), f"{status.actual}, wanted {status.wanted}, missed {status.missed}"
-    world.delete("Deployment", "walk")
+        user.walk("walk", steps, chance)
+        status = user.rest("walk")
+        assert is_safe(status), f"{told(status)}: {dict(failed_calls(user))}"
 
 
-def failed_calls(world: World) -> Counter[str]:
+def failed_calls(user: NamespaceUser) -> Counter[str]:
     """Why the API server created pods without us so far, in its own words: `EOF`, `context deadline exceeded`."""
-    lines = (world.kubeconfig.parent / "logs" / "kube-apiserver.log").read_text(errors="replace").splitlines()
+    lines = (user.kubeconfig.parent / "logs" / "kube-apiserver.log").read_text(errors="replace").splitlines()
     return Counter(line.rpartition('": ')[2] for line in lines if "Failed calling webhook, failing open" in line)
 
 
 @pytest.mark.parametrize("bursts", [1, pytest.param(25, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
-def test_replicas_that_leave_and_join_miss_no_pod(scene: Scene, bursts: int) -> None:
+def test_replicas_that_leave_and_join_miss_no_pod(user_and_installed: UserAndInstalled, bursts: int) -> None:
     """In each burst of 400 one gets SIGTERM and another one joins: every pod is placed, and each mix is right.
 
     No call is cut. One that the API server gave up after its three seconds shows a machine that stood still.
     """
-    world, installed = scene
+    user, installed = user_and_installed
     found: list[WorkloadStatus] = []
-    before = failed_calls(world)
+    before = failed_calls(user)
     for number in range(bursts):
         leaving = next(each for each in installed.processes if each.process.poll() is None)
-        world.create(workload("Deployment", f"burst-{number}", 400))
-        wait_for("the burst to begin", lambda: len(world.pods(f"burst-{number}")) > 40)  # noqa: B023
+        user.create(raw_workload("Deployment", f"burst-{number}", 400))
+        wait_for("the burst to begin", lambda: len(user.pods(f"burst-{number}")) > 40)  # noqa: B023
         leaving.process.terminate()
         joining = installed.add()
-        found.append(world.rest(f"burst-{number}"))
+        found.append(user.rest(f"burst-{number}"))
         wait_until_ready([joining])
         assert leaving.process.wait(30) == 0
-        world.delete("Deployment", f"burst-{number}")
-        wait_for("the pods to go", lambda: not world.client.get_json(world.pods_path)["items"])
-    failed = failed_calls(world) - before
+        user.delete("Deployment", f"burst-{number}")
+        wait_for("the pods to go", lambda: not user.client.get_json(user.pods_path)["items"])
+    failed = failed_calls(user) - before
     assert [why for why in failed if "deadline exceeded" not in why] == []
-    wrong = [f"{each.actual}, wanted {each.wanted}, missed {each.missed}" for each in found if not is_safe(each)]
+    wrong = [told(each) for each in found if not is_safe(each)]
     assert wrong == [], f"{sum(len(each.missed) for each in found)} of {400 * bursts} missed: {dict(failed)}"
 
 
@@ -133,42 +146,44 @@ def decided(installed: Installed, process: Process) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(names.METRIC_DECISIONS))
 
 
-def hurt_in_a_burst(scene: Scene, name: str, how: signal.Signals) -> WorkloadStatus:
+def hurt_in_a_burst(user_and_installed: UserAndInstalled, name: str, how: signal.Signals) -> WorkloadStatus:
     """In a burst, the webhook that decides on it is killed or stopped. Afterwards there are as many as before."""
-    world, installed = scene
+    user, installed = user_and_installed
     live = [each for each in installed.processes if each.process.poll() is None]
     before = {each.name: decided(installed, each) for each in live}
-    world.create(workload("Deployment", name, BURST))
-    wait_for("the burst to begin", lambda: len(world.pods(name)) > 40)
+    user.create(raw_workload("Deployment", name, BURST))
+    wait_for("the burst to begin", lambda: len(user.pods(name)) > 40)
     deciding = max(live, key=lambda each: decided(installed, each) - before[each.name])
     os.kill(deciding.process.pid, how)
     try:
-        status = world.rest(name)
+        status = user.rest(name)
     finally:
         os.kill(deciding.process.pid, signal.SIGCONT)
     if how is signal.SIGKILL:
         deciding.process.wait(30)
         wait_until_ready([installed.add()])
-    world.delete("Deployment", name)
-    wait_for("the pods to go", lambda: not world.client.get_json(world.pods_path)["items"])
+    user.delete("Deployment", name)
+    wait_for("the pods to go", lambda: not user.client.get_json(user.pods_path)["items"])
     return status
 
 
 @pytest.mark.parametrize("bursts", [1, pytest.param(10, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
 @pytest.mark.parametrize("how", HURT)
-def test_the_loss_of_the_deciding_replica_costs_no_pod(scene: Scene, how: str, bursts: int) -> None:
+def test_the_loss_of_the_deciding_replica_costs_no_pod(
+    user_and_installed: UserAndInstalled, how: str, bursts: int
+) -> None:
     """All are created, none is refused; the mix of those that were placed is as near as ADR 7 says."""
     wrong: list[str] = []
     for number in range(bursts):
-        status = hurt_in_a_burst(scene, f"{how}-{number}", HURT[how])
+        status = hurt_in_a_burst(user_and_installed, f"{how}-{number}", HURT[how])
         taken = Counter(each.pod.slot for each in status.pods if each.pod.slot is not None)
         twice, surplus = taken.total() - len(taken), status.actual.on_demand - status.wanted.on_demand
-        told = f"{how}: {status.actual}, wanted {status.wanted}, missed {len(status.missed)}, taken twice {twice}"
-        print(told)
+        line = f"{how}: {status.actual}, wanted {status.wanted}, missed {len(status.missed)}, taken twice {twice}"
+        print(line)
         if abs(surplus) > NEAR + len(status.missed):
-            wrong.append(told)
+            wrong.append(line)
     assert wrong == []
-    assert scene[0].events("FailedCreate") == []
+    assert user_and_installed[0].events("FailedCreate") == []
 
 
 # The API server keeps a connection idle for 90 s, the webhook for 120 s and looks every 5 s.
@@ -177,14 +192,13 @@ GAPS_SECONDS = (89.0, 89.5, 90.0, 90.5, 91.0, 119.0, 120.0, 121.0, 125.0)
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_pods_that_come_when_connections_are_given_up_are_not_missed(scene: Scene) -> None:
+def test_pods_that_come_when_connections_are_given_up_are_not_missed(user_and_installed: UserAndInstalled) -> None:
     """Twenty at a time, so that many connections are idle, after just as long as either side keeps them."""
-    world, _ = scene
-    world.create(workload("Deployment", "rare", 20))
-    world.rest("rare")
+    user, _ = user_and_installed
+    user.create(raw_workload("Deployment", "rare", 20))
+    user.rest("rare")
     for number, gap in enumerate(GAPS_SECONDS):
         time.sleep(gap)  # what is tested
-        world.scale("rare", 40 + 20 * number)
-    status = world.rest("rare")
-    assert is_safe(status), f"{status.actual}, wanted {status.wanted}, missed {status.missed}"
-    world.delete("Deployment", "rare")
+        user.scale("rare", 40 + 20 * number)
+    status = user.rest("rare")
+    assert is_safe(status), f"{told(status)}: {dict(failed_calls(user))}"

@@ -12,55 +12,56 @@ from localcluster import Choice, Way
 from placement import names
 from placement.observation import Rates
 from placement.slots import Mix
-from tests.cluster.scene import Scene
-from tests.cluster.world import wait_for
+from tests.cluster.clustersetup import ClusterSetup
+from tests.cluster.namespaceuser import wait_for
 
 pytestmark = pytest.mark.cluster
 
 AUTO = {names.SPOT_RATIO: "auto", names.AVAILABILITY_TARGET: "99.99%"}
 
 
-def settle(scene: Scene, version: int, **rates: float) -> None:
+def settle(setup: ClusterSetup, version: int, **rates: float) -> None:
     """As the leader does, once a day."""
     pools = {name.replace("_", "/"): rate for name, rate in rates.items()}
-    change_observed(scene.world.client, lambda known: replace(known, rates=Rates(version, pools)))
+    change_observed(setup.user.client, lambda known: replace(known, rates=Rates(version, pools)))
 
 
-def test_auto_follows_the_noted_rates_in_both_programs(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+def test_auto_follows_the_noted_rates_in_both_programs(setup: ClusterSetup, capsys: pytest.CaptureFixture[str]) -> None:
     """Ten under `minAvailable: 8`. 70 % while nothing is known; two pools bear 45 %, for both programs."""
-    scene.serves("web", 10, AUTO, minAvailable=8)
-    assert scene.settles("web")["web"].actual == Mix(7, 3)
-    settle(scene, 1, a_m5=1.0, b_m5=1.0)
-    assert scene.settles("web")["web"].actual == Mix(4, 6)
-    before = scene.moves()
-    scene.world.roll_out("web")
-    scene.world.rest("web")
-    assert scene.settles("web")["web"].actual == Mix(4, 6)
-    assert scene.moves() == before  # the webhook has placed them as the rebalancer wants them
+    setup.serves("web", 10, AUTO, minAvailable=8)
+    assert setup.settles("web")["web"].actual == Mix(7, 3)
+    settle(setup, 1, a_m5=1.0, b_m5=1.0)
+    assert setup.settles("web")["web"].actual == Mix(4, 6)
+    before = setup.moves()
+    setup.user.roll_out("web")
+    setup.user.rest("web")
+    assert setup.settles("web")["web"].actual == Mix(4, 6)
+    assert setup.moves() == before  # the webhook has placed them as the rebalancer wants them
     capsys.readouterr()
-    scene.spotweave("status", "-o", "json")
+    setup.spotweave("status", "-o", "json")
     [web] = json.loads(capsys.readouterr().out)["workloads"]
     assert {"incidentsPer30Days", "unavailability", "restsOn"} <= set(web["exposure"])
-    scene.spotweave("explain", "shop/web")
+    setup.spotweave("explain", "shop/web")
     told = capsys.readouterr().out
     assert "auto (45%: 2 pools, 2 losses a month, target 99.99%)" in told
     assert "incidents expected in 30 days" in told
     assert "(assumed)" in told
 
 
-def test_a_reclaim_is_counted_once(scene: Scene) -> None:
+def test_a_reclaim_is_counted_once(setup: ClusterSetup) -> None:
     """Notices on all of a pool's nodes, then the nodes go: one loss of each pool that had pods, in the shared state."""
-    settle(scene, 0)
-    scene.serves("web", 20)
-    before = read_observed(scene.world.client)
-    used = {each.place.pool for each in scene.world.status("web").pods if each.place is not None and each.place.pool}
-    scene.cluster.reclaim(Choice(all_spot=True), Way.CLOUD, notice_seconds=5)
+    settle(setup, 0)
+    setup.serves("web", 20)
+    before = read_observed(setup.user.client)
+    sites = [each.site for each in setup.user.status("web").pods if each.site is not None]
+    used = {site.spot_pool for site in sites if site.spot_pool}
+    setup.cluster.reclaim(Choice(all_spot=True), Way.CLOUD, notice_seconds=5)
 
     def counted() -> set[str]:
-        known = read_observed(scene.world.client)
+        known = read_observed(setup.user.client)
         grown = {name: record for name, record in known.pools.items() if record.taken > before.of(name).taken}
         return {name for name, record in grown.items() if record.losses + record.node_losses >= 1}
 
     wait_for("the losses to be noted", lambda: counted() >= used, 150)
-    known = read_observed(scene.world.client)
+    known = read_observed(setup.user.client)
     assert all(known.of(pool).losses <= before.of(pool).losses + 1 for pool in used)

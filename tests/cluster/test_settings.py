@@ -19,8 +19,9 @@ from localcluster.reclaim import deleting_node_event
 from placement import names
 from placement.model import Pod
 from placement.slots import Mix
-from tests.cluster.scene import Scene
-from tests.cluster.world import template, wait_for
+from tests.builders.api import raw_template
+from tests.cluster.clustersetup import ClusterSetup
+from tests.cluster.namespaceuser import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -66,14 +67,14 @@ def lives(client: Client) -> Iterator[Lives]:
         informer.stop()
 
 
-def test_an_old_pod_stays_until_the_new_one_was_ready_for_long_enough(scene: Scene) -> None:
+def test_an_old_pod_stays_until_the_new_one_was_ready_for_long_enough(setup: ClusterSetup) -> None:
     """`minReadySeconds: 8`, and a budget that allows nothing: four pods change their class, and ten serve all along."""
-    scene.serves("web", 10, spec={"minReadySeconds": MIN_READY_SECONDS}, minAvailable="100%")
-    before = scene.uids("web")
-    scene.watcher.forget()
-    with lives(scene.world.client) as seen:
-        scene.annotate("web", spot_ratio="30%")
-        assert scene.settles("web")["web"].actual == Mix(3, 7)
+    setup.serves("web", 10, spec={"minReadySeconds": MIN_READY_SECONDS}, minAvailable="100%")
+    before = setup.uids("web")
+    setup.history.forget()
+    with lives(setup.user.client) as seen:
+        setup.annotate("web", spot_ratio="30%")
+        assert setup.settles("web")["web"].actual == Mix(3, 7)
     ended = {uid: at for uid, at in seen.ended_at.items() if uid in before}
     assert len(ended) == 4
     for uid, at in ended.items():
@@ -83,75 +84,75 @@ def test_an_old_pod_stays_until_the_new_one_was_ready_for_long_enough(scene: Sce
             if other not in before and seen.slots[other] == seen.slots[uid]
         ]
         assert at - ready >= MIN_READY_SECONDS - 0.5  # both were seen a moment after they happened
-    assert scene.watcher.worst("web") == 10
+    assert setup.history.worst("web") == 10
 
 
-def test_without_a_surge_there_is_never_a_pod_more_than_replicas(scene: Scene) -> None:
+def test_without_a_surge_there_is_never_a_pod_more_than_replicas(setup: ClusterSetup) -> None:
     """`maxSurge: 0`: nothing is released. One pod at a time goes, while all others serve."""
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-    scene.serves("web", 6, {names.SPOT_RATIO: "50%"}, spec={"strategy": strategy})
-    scene.settles("web")
-    scene.watcher.forget()
-    with lives(scene.world.client) as seen:
-        scene.annotate("web", spot_ratio="17%")
-        assert scene.settles("web")["web"].actual == Mix(1, 5)
+    setup.serves("web", 6, {names.SPOT_RATIO: "50%"}, spec={"strategy": strategy})
+    setup.settles("web")
+    setup.history.forget()
+    with lives(setup.user.client) as seen:
+        setup.annotate("web", spot_ratio="17%")
+        assert setup.settles("web")["web"].actual == Mix(1, 5)
     assert seen.most["web"] == 6
-    assert scene.watcher.worst("web") == 5
-    assert scene.told(f"{names.METRIC_ACTIONS}_total", 'action="evict"', 'outcome="done"') == 2
+    assert setup.history.worst("web") == 5
+    assert setup.told(f"{names.METRIC_ACTIONS}_total", 'action="evict"', 'outcome="done"') == 2
 
 
-def test_an_empty_directory_pins_nothing(scene: Scene) -> None:
+def test_an_empty_directory_pins_nothing(setup: ClusterSetup) -> None:
     """Four of ten pods with an `emptyDir` change their class; those of a workload that asks to stay do not."""
     volumes = [{"name": "scratch", "emptyDir": {}}]
-    scene.serves("web", 10, spec={"template": template("web", volumes=volumes)})
-    stays = template("stays", volumes=volumes)
-    scene.serves("stays", 3, {names.REBALANCE: "auto"}, spec={"template": stays})
-    for pod in scene.world.pods("stays"):
+    setup.serves("web", 10, spec={"template": raw_template("web", volumes=volumes)})
+    stays = raw_template("stays", volumes=volumes)
+    setup.serves("stays", 3, {names.REBALANCE: "auto"}, spec={"template": stays})
+    for pod in setup.user.pods("stays"):
         written = {"metadata": {"annotations": {names.DO_NOT_DISRUPT: "true"}}}
-        scene.world.client.patch(f"{scene.world.pods_path}/{pod['metadata']['name']}", written)
-    before = scene.uids("stays")
+        setup.user.client.patch(f"{setup.user.pods_path}/{pod['metadata']['name']}", written)
+    before = setup.uids("stays")
     for name in ("web", "stays"):
-        scene.annotate(name, spot_ratio="30%")
-    assert scene.settles("web")["web"].actual == Mix(3, 7)
-    assert scene.uids("stays") == before
+        setup.annotate(name, spot_ratio="30%")
+    assert setup.settles("web")["web"].actual == Mix(3, 7)
+    assert setup.uids("stays") == before
 
 
-def test_the_low_priority_of_an_outage_ends_with_it(scene: Scene) -> None:
+def test_the_low_priority_of_an_outage_ends_with_it(setup: ClusterSetup) -> None:
     """Spot is called out while it has room: what is more than the service needs comes to spot as overflow."""
-    assert scene.spotweave("outage", "set", "--for", "1h") == 0
-    scene.create("web", 10)
-    wait_for("all to serve", lambda: scene.serves_in_full("web", 10))
+    assert setup.spotweave("outage", "set", "--for", "1h") == 0
+    setup.create("web", 10)
+    wait_for("all to serve", lambda: setup.serves_in_full("web", 10))
 
     def low() -> set[str]:
-        pods = scene.world.pods("web")
+        pods = setup.user.pods("web")
         return {pod["metadata"]["uid"] for pod in pods if pod["spec"].get("priorityClassName") == "spotweave-overflow"}
 
     first = low()
     assert len(first) == 2
-    scene.falls_silent()
+    setup.falls_silent()
     assert low() == first  # while the outage stands
-    scene.watcher.forget()
-    assert scene.spotweave("outage", "clear") == 0
+    setup.history.forget()
+    assert setup.spotweave("outage", "clear") == 0
     wait_for("all to have their own priority", lambda: not low())
-    assert scene.settles("web")["web"].actual == Mix(7, 3)
-    assert {pod["spec"]["priority"] for pod in scene.world.pods("web")} == {0}
-    assert scene.watcher.worst("web") == 10
+    assert setup.settles("web")["web"].actual == Mix(7, 3)
+    assert {pod["spec"]["priority"] for pod in setup.user.pods("web")} == {0}
+    assert setup.history.worst("web") == 10
 
 
-def test_an_event_alone_buries_no_pod(scene: Scene) -> None:
+def test_an_event_alone_buries_no_pod(setup: ClusterSetup) -> None:
     """Anybody may write a `DeletingNode` Event. The Node was ready, is deleted, and comes back with its pods."""
-    scene.serves("web", 10)
-    scene.settles("web")
-    before, client = scene.uids("web"), scene.world.client
-    held = {pod["spec"]["nodeName"] for pod in scene.world.pods("web") if "spot" in pod["spec"]["nodeName"]}
+    setup.serves("web", 10)
+    setup.settles("web")
+    before, client = setup.uids("web"), setup.user.client
+    held = {pod["spec"]["nodeName"] for pod in setup.user.pods("web") if "spot" in pod["spec"]["nodeName"]}
     for name in held:
         event = deleting_node_event(client.get_json(f"/api/v1/nodes/{name}"), datetime.now(UTC))
         client.post("/api/v1/namespaces/default/events", event)
-    writes = scene.writes()
-    taken = scene.cluster.reclaim(Choice(all_spot=True), Way.BARE)
+    writes = setup.writes()
+    taken = setup.cluster.reclaim(Choice(all_spot=True), Way.BARE)
     assert held <= set(taken.nodes)
     time.sleep(5)  # what it is about: a node that is gone for a while
-    scene.cluster.restore()
-    scene.settles("web")
-    assert scene.uids("web") == before
-    assert scene.writes() == writes
+    setup.cluster.restore()
+    setup.settles("web")
+    assert setup.uids("web") == before
+    assert setup.writes() == writes

@@ -10,7 +10,8 @@ import pytest
 from kube.client import Client
 from kube.errors import NotFound
 from placement import names
-from tests.cluster.world import World, pod_spec, template, wait_for, workload
+from tests.builders.api import raw_namespace, raw_pod_spec, raw_template, raw_workload
+from tests.cluster.namespaceuser import NamespaceUser, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -25,7 +26,7 @@ JOB = {
     "apiVersion": "batch/v1",
     "kind": "Job",
     "metadata": {"name": "app"},
-    "spec": {"parallelism": 3, "completions": 3, "template": template("app", restartPolicy="Never")},
+    "spec": {"parallelism": 3, "completions": 3, "template": raw_template("app", restartPolicy="Never")},
 }
 CREATED: dict[str, tuple[str, dict[str, Any]]] = {
     "a DaemonSet": (
@@ -34,47 +35,52 @@ CREATED: dict[str, tuple[str, dict[str, Any]]] = {
             "apiVersion": "apps/v1",
             "kind": "DaemonSet",
             "metadata": {"name": "app"},
-            "spec": {"selector": {"matchLabels": {"app": "app"}}, "template": template("app")},
+            "spec": {"selector": {"matchLabels": {"app": "app"}}, "template": raw_template("app")},
         },
     ),
     "a Job": ("/apis/batch/v1/namespaces/{}/jobs", JOB),
     "a bare pod": (
         "/api/v1/namespaces/{}/pods",
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app", "labels": {"app": "app"}}, "spec": pod_spec()},
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "app", "labels": {"app": "app"}},
+            "spec": raw_pod_spec(),
+        },
     ),
-    "a bare ReplicaSet": ("/apis/apps/v1/namespaces/{}/replicasets", workload("ReplicaSet", "app", 3)),
+    "a bare ReplicaSet": ("/apis/apps/v1/namespaces/{}/replicasets", raw_workload("ReplicaSet", "app", 3)),
     "a ReplicaSet of an Argo Rollout": (
         "/apis/apps/v1/namespaces/{}/replicasets",
-        {**workload("ReplicaSet", "app", 3), "metadata": {"name": "app", "ownerReferences": [ROLLOUT]}},
+        {**raw_workload("ReplicaSet", "app", 3), "metadata": {"name": "app", "ownerReferences": [ROLLOUT]}},
     ),
     "a Deployment whose pods name their node": (
         "/apis/apps/v1/namespaces/{}/deployments",
-        workload("Deployment", "app", 3, template=template("app", nodeName="spot-a-m5-0")),
+        raw_workload("Deployment", "app", 3, template=raw_template("app", nodeName="spot-a-m5-0")),
     ),
     "a Deployment for another scheduler": (
         "/apis/apps/v1/namespaces/{}/deployments",
-        workload("Deployment", "app", 3, template=template("app", schedulerName="volcano")),
+        raw_workload("Deployment", "app", 3, template=raw_template("app", schedulerName="volcano")),
     ),
     "a Deployment that opts out by annotation": (
         "/apis/apps/v1/namespaces/{}/deployments",
-        workload("Deployment", "app", 3, {names.PLACEMENT: names.DISABLED}),
+        raw_workload("Deployment", "app", 3, {names.PLACEMENT: names.DISABLED}),
     ),
     "a Deployment that opts out by label": (
         "/apis/apps/v1/namespaces/{}/deployments",
         {
-            **workload("Deployment", "app", 3),
+            **raw_workload("Deployment", "app", 3),
             "metadata": {"name": "app", "labels": {names.PLACEMENT: names.DISABLED}},
         },
     ),
     "a Deployment whose template opts out": (
         "/apis/apps/v1/namespaces/{}/deployments",
-        workload(
+        raw_workload(
             "Deployment",
             "app",
             3,
             template={
                 "metadata": {"labels": {"app": "app", names.PLACEMENT: names.DISABLED}},
-                "spec": pod_spec(),
+                "spec": raw_pod_spec(),
             },
         ),
     ),
@@ -111,21 +117,21 @@ def pods_of(client: Client, namespace: str, path: str, raw: dict[str, Any], coun
 
 
 @pytest.mark.parametrize("what", CREATED)
-def test_pods_that_are_none_of_ours_are_untouched(what: str, world: World) -> None:
+def test_pods_that_are_none_of_ours_are_untouched(what: str, user: NamespaceUser) -> None:
     """Each pod in an opted-in namespace equals its twin in a namespace without the label."""
     path, raw = CREATED[what]
-    twins = f"{world.namespace}-twin"
-    world.client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": twins}})
-    wait_for("the twin's account", lambda: world.exists(f"/api/v1/namespaces/{twins}/serviceaccounts/default"))
+    twins = f"{user.namespace}-twin"
+    user.client.post("/api/v1/namespaces", raw_namespace(twins))
+    wait_for("the twin's account", lambda: user.exists(f"/api/v1/namespaces/{twins}/serviceaccounts/default"))
     try:
         count = 1 if what == "a bare pod" else 3
-        ours = pods_of(world.client, world.namespace, path, raw, count)
-        others = pods_of(world.client, twins, path, raw, count)
+        ours = pods_of(user.client, user.namespace, path, raw, count)
+        others = pods_of(user.client, twins, path, raw, count)
         (twin,) = unique(others)
         assert unique(ours) == [twin]
         assert "spotweave" not in str({**twin, "metadata": {**twin["metadata"], "labels": {}}})
     finally:
-        world.client.delete(f"/api/v1/namespaces/{twins}")
+        user.client.delete(f"/api/v1/namespaces/{twins}")
 
 
 def unique(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -136,16 +142,16 @@ def unique(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return seen
 
 
-def test_a_namespace_without_the_label_is_untouched(plain: World) -> None:
+def test_a_namespace_without_the_label_is_untouched(outsider: NamespaceUser) -> None:
     """Not a label, not an annotation, not a constraint."""
-    plain.create(workload("Deployment", "web", 5))
-    wait_for("the pods", lambda: len(plain.pods("web")) == 5)
-    assert "spotweave" not in str(plain.pods("web"))
+    outsider.create(raw_workload("Deployment", "web", 5))
+    wait_for("the pods", lambda: len(outsider.pods("web")) == 5)
+    assert "spotweave" not in str(outsider.pods("web"))
 
 
-def test_our_own_namespace_is_untouched_even_if_somebody_labels_it(world: World) -> None:
+def test_our_own_namespace_is_untouched_even_if_somebody_labels_it(user: NamespaceUser) -> None:
     """The webhook never stands in front of its own pods."""
-    system = World(world.client, world.kubeconfig, names.SYSTEM_NAMESPACE)
+    system = NamespaceUser(user.client, user.kubeconfig, names.SYSTEM_NAMESPACE)
     path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}"
     secure = {
         "securityContext": {"runAsNonRoot": True, "runAsUser": 1, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -157,65 +163,66 @@ def test_our_own_namespace_is_untouched_even_if_somebody_labels_it(world: World)
             }
         ],
     }
-    world.client.patch(path, {"metadata": {"labels": {names.PLACEMENT: names.ENABLED}}})
+    user.client.patch(path, {"metadata": {"labels": {names.PLACEMENT: names.ENABLED}}})
     try:
-        system.create(workload("Deployment", "guest", 3, template=template("guest", **secure)))
+        system.create(raw_workload("Deployment", "guest", 3, template=raw_template("guest", **secure)))
         wait_for("the pods", lambda: len(system.pods("guest")) == 3)
         assert [key for pod in system.pods("guest") for key in pod["metadata"].get("annotations", {})] == []
         assert all("affinity" not in pod["spec"] for pod in system.pods("guest"))
     finally:
-        world.client.patch(path, {"metadata": {"labels": {names.PLACEMENT: None}}})
+        user.client.patch(path, {"metadata": {"labels": {names.PLACEMENT: None}}})
         system.delete("Deployment", "guest")
 
 
-def test_the_accounts_may_do_no_more_than_they_need(world: World) -> None:
-    """The webhook's ServiceAccount cannot write pods, evict, or read other Secrets."""
-    user = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.WEBHOOK_ACCOUNT}"
+def test_the_accounts_may_do_no_more_than_they_need(user: NamespaceUser) -> None:
+    """The webhook's ServiceAccount cannot create or evict pods, or read other Secrets. The fence limits its patches."""
+    account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.WEBHOOK_ACCOUNT}"
 
     def may(verb: str, group: str, resource: str, namespace: str, name: str = "", subresource: str = "") -> bool:
         attributes = {"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name}
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
-            "spec": {"user": user, "resourceAttributes": {**attributes, "subresource": subresource}},
+            "spec": {"user": account, "resourceAttributes": {**attributes, "subresource": subresource}},
         }
-        answer = world.client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        answer = user.client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
         return bool(answer["status"]["allowed"])
 
     system = names.SYSTEM_NAMESPACE
-    assert may("list", "", "pods", world.namespace)
+    assert may("list", "", "pods", user.namespace)
     assert may("get", "", "secrets", system, names.TLS_SECRET)
-    assert not may("create", "", "pods", world.namespace, subresource="eviction")
-    assert not any(may(verb, "", "pods", world.namespace) for verb in ("create", "patch", "update", "delete"))
-    assert not may("get", "", "secrets", world.namespace)
+    assert not may("create", "", "pods", user.namespace, subresource="eviction")
+    assert not any(may(verb, "", "pods", user.namespace) for verb in ("create", "update", "delete"))
+    assert not may("get", "", "secrets", user.namespace)
     assert not may("get", "", "secrets", system, "other")
-    assert not may("patch", "apps", "deployments", world.namespace)
+    assert not may("patch", "apps", "deployments", user.namespace)
     group = "admissionregistration.k8s.io"
-    assert may("patch", group, "mutatingwebhookconfigurations", "", names.WEBHOOK_CONFIGURATION)
-    assert not any(
-        may(verb, group, "mutatingwebhookconfigurations", "", other)
-        for verb in ("get", "list", "watch", "patch")
-        for other in ("other", "")
-    )
+    for configurations in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        assert may("patch", group, configurations, "", names.WEBHOOK_CONFIGURATION)
+        assert not any(
+            may(verb, group, configurations, "", other)
+            for verb in ("get", "list", "watch", "patch")
+            for other in ("other", "")
+        )
 
 
-def test_a_namespace_that_opts_out_again_is_untouched(world: World) -> None:
+def test_a_namespace_that_opts_out_again_is_untouched(user: NamespaceUser) -> None:
     """With the label gone, new pods come as if Spotweave were not there."""
-    world.create(workload("Deployment", "web", 2))
-    world.rest("web")
-    world.client.patch(f"/api/v1/namespaces/{world.namespace}", {"metadata": {"labels": {names.PLACEMENT: None}}})
-    wait_for("untouched pods", lambda: _untouched_pod(world))
+    user.create(raw_workload("Deployment", "web", 2))
+    user.rest("web")
+    user.client.patch(f"/api/v1/namespaces/{user.namespace}", {"metadata": {"labels": {names.PLACEMENT: None}}})
+    wait_for("untouched pods", lambda: _untouched_pod(user))
     with pytest.raises(StopIteration):
-        world.status("web")
+        user.status("web")
 
 
-def _untouched_pod(world: World) -> bool:
+def _untouched_pod(user: NamespaceUser) -> bool:
     """The API server needs a moment to see the label gone: a pod is deleted until one comes back untouched."""
-    for pod in world.pods("web"):
+    for pod in user.pods("web"):
         if "spotweave" not in str(pod):
             return True
     try:
-        world.delete_pod(world.pods("web")[0]["metadata"]["name"])
+        user.delete_pod(user.pods("web")[0]["metadata"]["name"])
     except (NotFound, IndexError):
         return False
     return False

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dashboard.access import known_hosts, name_of
-from tests.dashboard.boards import shown, with_token
+from tests.dashboard.dashboardharness import dashboard_of, with_token
 
 PATHS = ("/", "/static/app.js", "/static/style.css", "/api/v1/overview", "/api/v1/nothing", "/nothing")
 
@@ -15,7 +15,7 @@ PATHS = ("/", "/static/app.js", "/static/style.css", "/api/v1/overview", "/api/v
 @pytest.mark.parametrize("path", PATHS)
 def test_every_answer_carries_the_headers(path: str) -> None:
     """Scripts and styles from here alone, none inline; not in a frame; no guessing of types."""
-    answer = shown().client.get(path)
+    answer = dashboard_of().client.get(path)
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "script-src 'self'" in policy
@@ -29,7 +29,7 @@ def test_every_answer_carries_the_headers(path: str) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
 def test_it_is_read_only(method: str) -> None:
     """GET and HEAD alone."""
-    page = shown().client
+    page = dashboard_of().client
     assert page.open("/api/v1/overview", method=method).status_code == 405
     assert page.open("/", method=method).status_code == 405
     assert page.head("/api/v1/overview").status_code == 200
@@ -38,7 +38,7 @@ def test_it_is_read_only(method: str) -> None:
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8090", "localhost.evil.example", "", "10.0.0.9"])
 def test_other_names_are_refused(host: str) -> None:
     """A name that is made to point here (DNS rebinding) is not one of ours."""
-    page = shown().client
+    page = dashboard_of().client
     for path in ("/", "/api/v1/overview"):
         assert page.get(path, headers={"Host": host}).status_code == 403
 
@@ -46,7 +46,7 @@ def test_other_names_are_refused(host: str) -> None:
 @pytest.mark.parametrize("host", ["localhost", "localhost:8090", "127.0.0.1:1234", "[::1]:8090", "LOCALHOST"])
 def test_loopback_is_let_in(host: str) -> None:
     """What a port-forward is reached by."""
-    assert shown().client.get("/api/v1/overview", headers={"Host": host}).status_code == 200
+    assert dashboard_of().client.get("/api/v1/overview", headers={"Host": host}).status_code == 200
 
 
 def test_the_pods_address_the_services_names_and_configured_ones_are_known() -> None:
@@ -64,20 +64,20 @@ def test_the_pods_address_the_services_names_and_configured_ones_are_known() -> 
 )
 def test_pages_of_others_get_no_data(headers: dict[str, str]) -> None:
     """Whatever name they use."""
-    assert shown().client.get("/api/v1/overview", headers=headers).status_code == 403
+    assert dashboard_of().client.get("/api/v1/overview", headers=headers).status_code == 403
 
 
 def test_its_own_page_gets_data() -> None:
     """As browsers ask for it."""
     own = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
-    assert shown().client.get("/api/v1/overview", headers=own).status_code == 200
+    assert dashboard_of().client.get("/api/v1/overview", headers=own).status_code == 200
 
 
 def test_a_token_is_asked_for_where_one_is_configured(tmp_path: Path) -> None:
     """For data; the page itself holds none, and asks for the token. A new one counts at once, an empty one never."""
     file = tmp_path / "token"
     file.write_text("secret\n")
-    page = shown(guard=with_token(file)).client
+    page = dashboard_of(guard=with_token(file)).client
     assert page.get("/").status_code == 200
     answer = page.get("/api/v1/overview")
     assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
@@ -94,7 +94,7 @@ def test_a_token_is_asked_for_where_one_is_configured(tmp_path: Path) -> None:
 
 def test_files_have_their_types_and_nothing_inline() -> None:
     """The policy would forbid it; and nothing is fetched from elsewhere."""
-    page = shown().client
+    page = dashboard_of().client
     types = {"/": "text/html", "/static/app.js": "text/javascript", "/static/style.css": "text/css"}
     for path, kind in types.items():
         answer = page.get(path)

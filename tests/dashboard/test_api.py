@@ -11,19 +11,23 @@ import pytest
 
 from placement import names
 from placement.configuration import Configuration, NamespaceLimit
-from placement.model import Class, NodeRequirement, PodTerm, Snapshot
+from placement.eviction import EvictionAsked
+from placement.model import Class, NodeRequirement, Owner, Pod, PodTerm, Snapshot
 from placement.observation import Observed, PoolRecord, Rates
 from placement.outage import Outage, Outages
 from placement.outcome import Outcome
 from placement.pause import Pause
-from placement.plan.actions import Action, How, Why
+from placement.plan.actions import Action, How, Plan, Why
+from placement.plan.marks import Released
 from placement.policy import Limit
 from rebalancer.index import Index
 from report.drill import drill
+from report.skipped import skipped_in, skipped_json
 from report.status import statuses
 from report.statusjson import status_json
-from tests.dashboard.boards import NODES, SHOP, WEB, Shown, deployment, drained, shown, snapshot
-from tests.placement.plans import NOW
+from tests.builders.model import NOW
+from tests.builders.snapshots import NODES, SHOP, WEB_NODES, deployment, snapshot
+from tests.dashboard.dashboardharness import DashboardHarness, dashboard_of, drained
 
 LEAVING = snapshot(
     deployment("web", ("od-a", "spot-a", "spot-b", "od-b"), min_available="3"),
@@ -36,14 +40,14 @@ LOST = snapshot(deployment("web", ("od-a", "gone", "spot-b", ""), spot_ratio="70
 def test_workloads_are_as_status_tells_them(seen: Snapshot) -> None:
     """The same shape and the same numbers, to the letter; what is more is allowed."""
     told = status_json(statuses(seen, Configuration()), datetime.fromtimestamp(NOW, UTC))
-    answer = shown(seen).get("workloads")
+    answer = dashboard_of(seen).get("workloads")
     assert (answer["synced"], answer["generatedAt"]) == (told["synced"], told["generatedAt"])
     assert [{key: each[key] for key in told["workloads"][0]} for each in answer["workloads"]] == told["workloads"]
 
 
 def test_a_workloads_page_has_its_pods_as_status_tells_them() -> None:
     """And where they are, and what would not be survived."""
-    answer = shown().get("workloads/shop/Deployment/web")
+    answer = dashboard_of().get("workloads/shop/Deployment/web")
     told = status_json(statuses(SHOP, Configuration()), datetime.now(UTC), with_pods=True)["workloads"][1]["pods"]
     pods = answer["workload"]["pods"]
     assert [{key: pod[key] for key in told[0]} for pod in pods] == told
@@ -64,7 +68,7 @@ def test_a_workloads_page_has_its_pods_as_status_tells_them() -> None:
 
 def test_every_answer_says_how_much_it_is_worth() -> None:
     """How old it is, whether this replica leads, whether it hears from the API server."""
-    page = shown()
+    page = dashboard_of()
     page.now += 7.5
     page.is_leading = page.is_synced = False
     for path in ("overview", "workloads", "workloads/shop/Deployment/web", "pools", "drill?spot=1"):
@@ -74,14 +78,14 @@ def test_every_answer_says_how_much_it_is_worth() -> None:
 
 def test_what_was_not_read_is_not_empty() -> None:
     """Before the first pass there is no answer, rather than one without workloads."""
-    answer = Shown().get("workloads", 503)
+    answer = DashboardHarness().get("workloads", 503)
     assert (answer["synced"], answer["generatedAt"]) == (False, None)
     assert "workloads" not in answer
 
 
 def test_the_overview_sums_up() -> None:
     """Eleven serve, six of them on spot; web would not survive anything, and somebody said that eight must serve."""
-    answer = shown(outages=Outages(1, (Outage(Class.SPOT, NOW + 60, frozenset({"b"})),))).get("overview")
+    answer = dashboard_of(outages=Outages(1, (Outage(Class.SPOT, NOW + 60, frozenset({"b"})),))).get("overview")
     share = answer["spotShare"]
     assert (share["spot"], share["onDemand"], share["share"]) == (6, 5, 0.5455)
     assert share["history"] == [[int(NOW), 0.5455]]
@@ -94,17 +98,52 @@ def test_the_overview_sums_up() -> None:
     assert answer["paused"] is None
 
 
+def test_held_evictions_are_shown_until_their_time_is_up() -> None:
+    """In the overview and with the workload. They end by time alone, though nothing else changes."""
+    made, revision, pods = deployment("web", ("od-a", "spot-a", "spot-b"))
+    note = {names.EVICTION_ASKED: EvictionAsked(NOW - 10, "alice").text()}
+    note[names.RELEASED] = Released(NOW + 300, "h").text()
+    labels = {**pods[1].labels, names.POD_TEMPLATE_HASH: "released-h"}
+    going = replace(
+        pods[1], owner=Owner("Deployment", "web", "web"), labels=labels, annotations={**pods[1].annotations, **note}
+    )
+    page = dashboard_of(snapshot((made, revision, [pods[0], going, pods[2]])))
+    held = {"pod": "web-1", "since": NOW - 10, "until": NOW + 80, "by": "alice"}
+    entry = {"namespace": "shop", "kind": "Deployment", "name": "web", **held}
+    assert page.get("overview")["held"] == {"pods": 1, "evictions": [entry]}
+    assert page.get("workloads/shop/Deployment/web")["workload"]["held"] == [held]
+    page.now += 80
+    page.viewer.take(Plan(), page.now)
+    assert page.get("overview")["held"] == {"pods": 0, "evictions": []}
+    assert page.get("workloads/shop/Deployment/web")["workload"]["held"] == []
+
+
+def test_the_overview_counts_pods_that_are_not_placed() -> None:
+    """By namespace and reason, the same list as in `spotweave status -o json`."""
+    job = Owner("Job", "x", "x", "batch")
+    strangers = (Pod("shop", "job", "job", job), Pod("shop", "bare", "bare"), Pod("elsewhere", "bare", "other"))
+    seen = replace(SHOP, pods=(*SHOP.pods, *strangers))
+    answer = dashboard_of(seen).get("overview")["skipped"]
+    assert answer == {
+        "pods": 2,
+        "text": "Not placed: 2 pods in shop (1 without an owner, 1 owned by a Job)",
+        "reasons": skipped_json(skipped_in(seen)),
+        "reasonsTotal": 2,
+    }
+    assert dashboard_of().get("overview")["skipped"]["pods"] == 0
+
+
 def test_a_pause_is_told_with_what_it_blocks() -> None:
     """As `spotweave pause` noted it."""
     seen = snapshot(deployment("web", ["spot-a"] * 4, spot_ratio="0"))
-    answer = shown(seen, pause=Pause(NOW, None, "alice", "black friday")).get("overview")
+    answer = dashboard_of(seen, pause=Pause(NOW, None, "alice", "black friday")).get("overview")
     assert answer["paused"] == {"since": NOW, "until": None, "by": "alice", "reason": "black friday"}
     assert answer["moves"]["blocked"] == [{"reason": "paused by `spotweave pause`", "pods": 4}]
 
 
 def test_workloads_are_filtered_sorted_and_paged() -> None:
     """By the server, so that a page of thousands asks for what it shows."""
-    page = shown()
+    page = dashboard_of()
     assert [each["name"] for each in page.get("workloads?sort=replicas&order=desc")["workloads"]] == ["web", "one"]
     assert [each["name"] for each in page.get("workloads?q=ON")["workloads"]] == ["one"]
     assert [each["name"] for each in page.get("workloads?only=declared")["workloads"]] == ["web"]
@@ -117,19 +156,19 @@ def test_workloads_are_filtered_sorted_and_paged() -> None:
 
 def test_pools_are_told_with_their_fill_and_who_leaves() -> None:
     """Zone × instance type and class; web asks for four of the eight cores of spot in zone a."""
-    answer = shown().get("pools")
+    answer = dashboard_of().get("pools")
     assert (answer["zones"], answer["instanceTypes"]) == (["a", "b"], ["m"])
     spot = next(each for each in answer["pools"] if (each["zone"], each["class"]) == ("a", "spot"))
     assert (spot["count"], spot["fill"]["cpu"], spot["leaving"]) == (1, 0.5, 0)
     demand = next(each for each in answer["pools"] if (each["zone"], each["class"]) == ("a", "on-demand"))
     assert demand["nodes"][0]["created"] == NOW - 7200
-    left = next(each for each in shown(LEAVING).get("pools")["pools"] if each["leaving"])
+    left = next(each for each in dashboard_of(LEAVING).get("pools")["pools"] if each["leaving"])
     assert (left["zone"], left["class"]) == ("a", "spot")
 
 
 def test_a_view_is_of_the_last_pass_and_not_of_the_middle_of_the_next() -> None:
     """All of web's pods are gone from the index, and the loop has not come to them yet: nothing of that is told."""
-    page = shown()
+    page = dashboard_of()
     for pod in SHOP.pods:
         page.index.observe(pod, None)
     for node in SHOP.nodes.values():
@@ -151,7 +190,7 @@ def test_a_view_is_of_the_last_pass_and_not_of_the_middle_of_the_next() -> None:
 )
 def test_a_drill_tells_what_placement_tells(asked: str, gone: set[str]) -> None:
     """Who loses what, and who falls below what must serve."""
-    answer = shown().get(f"drill?{asked}")
+    answer = dashboard_of().get(f"drill?{asked}")
     told = {loss.workload.name: loss.raw for loss in drill(SHOP, Configuration(), gone)}
     assert {each["name"]: each for each in answer["losses"]} == told
     assert answer["nodes"] == len(gone)
@@ -160,9 +199,14 @@ def test_a_drill_tells_what_placement_tells(asked: str, gone: set[str]) -> None:
 
 def test_a_drill_tells_whether_the_rest_fits() -> None:
     """Four pods of one core each: the other spot node has two cores left, on-demand has three."""
-    room = shown().get("drill?node=spot-a")["room"]
+    room = dashboard_of().get("drill?node=spot-a")["room"]
     assert (room["spot"]["pods"], room["spot"]["fits"], room["allOnDemand"]["fits"]) == (4, False, False)
-    assert shown().get("drill?node=spot-b")["room"]["spot"] == {"pods": 2, "fits": True, "leftOut": None}
+    assert dashboard_of().get("drill?node=spot-b")["room"]["spot"] == {
+        "pods": 2,
+        "fits": True,
+        "leftOut": None,
+        "reason": None,
+    }
 
 
 @pytest.mark.parametrize(("where", "fits"), [(("od-a", "spot-a"), True), (("od-a", "spot-a", "od-b"), False)])
@@ -171,13 +215,13 @@ def test_a_drill_counts_hosts_where_pods_are_kept_apart(where: tuple[str, ...], 
     apart = PodTerm(names.HOSTNAME, (NodeRequirement("app", "In", ("web",)),))
     workload, replica_set, pods = deployment("web", where)
     alone = [replace(each, needs=replace(each.needs, anti_affinity=(apart,))) for each in pods]
-    room = shown(snapshot((workload, replica_set, alone))).get("drill?spot=1")["room"]
+    room = dashboard_of(snapshot((workload, replica_set, alone))).get("drill?spot=1")["room"]
     assert (room["allOnDemand"]["pods"], room["allOnDemand"]["fits"]) == (1, fits)
 
 
 def test_a_drill_asks_for_one_thing_that_exists() -> None:
     """Without a question it tells what there is."""
-    page = shown()
+    page = dashboard_of()
     assert page.get("drill")["pools"] == ["a/m", "b/m"]
     page.get("drill?node=nobody", 404)
     page.get("drill?node=spot-a&zone=a", 400)
@@ -186,7 +230,7 @@ def test_a_drill_asks_for_one_thing_that_exists() -> None:
 
 def test_another_ratio_is_tried_before_it_is_set() -> None:
     """At 30 % three of web's six are moved off spot, and on-demand has room for just so many."""
-    page = shown()
+    page = dashboard_of()
     answer = page.get(f"drill?workload=shop/Deployment/web&ratio={quote('30%')}")
     assert (answer["wantedNow"], answer["wanted"]) == ({"spot": 6, "onDemand": 4}, {"spot": 3, "onDemand": 7})
     assert (answer["moves"], answer["unplaced"]) == (3, 0)
@@ -197,8 +241,8 @@ def test_another_ratio_is_tried_before_it_is_set() -> None:
 
 def test_auto_is_tried_before_it_is_set() -> None:
     """With the rates that are noted: two pools of which neither may go bear two pods each."""
-    seen = snapshot(deployment("web", WEB, spot_ratio="60%", min_available="8", availability_target="99.99%"))
-    page = shown(seen, observed=Observed(Rates(1, {"a/m": 1.0, "b/m": 1.0})))
+    seen = snapshot(deployment("web", WEB_NODES, spot_ratio="60%", min_available="8", availability_target="99.99%"))
+    page = dashboard_of(seen, observed=Observed(Rates(1, {"a/m": 1.0, "b/m": 1.0})))
     answer = page.get("drill?workload=shop/Deployment/web&ratio=auto")
     assert (answer["wantedNow"]["spot"], answer["wanted"]["spot"]) == (6, 4)
 
@@ -207,8 +251,8 @@ def test_a_workload_tells_how_often_it_is_expected_to_fall_short() -> None:
     """Pool a/m and its one node hold four, of which two may be lost; as `spotweave status` tells it, and auto too."""
     pools = {"a/m": PoolRecord(hours=720.0, losses=3.0), "b/m": PoolRecord(hours=480.0)}
     observed = Observed(Rates(1, {"a/m": 4.0, "b/m": 0.5}), pools=pools)
-    seen = snapshot(deployment("web", WEB, spot_ratio="auto", min_available="8", availability_target="99.99%"))
-    answer = shown(seen, observed=observed).get("workloads/shop/Deployment/web")
+    seen = snapshot(deployment("web", WEB_NODES, spot_ratio="auto", min_available="8", availability_target="99.99%"))
+    answer = dashboard_of(seen, observed=observed).get("workloads/shop/Deployment/web")
     assert answer["risk"] == (
         "2.6 incidents expected in 30 days, below min-available for 0.0602% of the time (observed 20 days)"
     )
@@ -221,7 +265,7 @@ def test_a_workload_tells_how_often_it_is_expected_to_fall_short() -> None:
 
 def test_savings_are_told_with_their_source_and_follow_a_nodes_price() -> None:
     """Six of eleven pods on spot; at 0.35, then one node is annotated with half the price."""
-    page = shown()
+    page = dashboard_of()
     saved, sources = 6 * 0.65 / 11, {"default": 6}
     told = page.get("overview")["savings"]
     assert told == {"share": round(saved, 4), "cost": round(1 - saved, 4), "sources": sources}
@@ -238,7 +282,7 @@ def test_savings_are_told_with_their_source_and_follow_a_nodes_price() -> None:
 
 def test_history_tells_moves_losses_and_departures() -> None:
     """The latest first, of a workload or of all."""
-    page = shown()
+    page = dashboard_of()
     web = SHOP.workloads[0]
     action = Action(How.RELEASE, Why.RETURN, web, SHOP.pods[0], Class.ON_DEMAND, Class.SPOT)
     page.now += 60
@@ -266,7 +310,7 @@ def test_moves_that_are_under_way_are_told() -> None:
     mark = {**pods[1].annotations, names.RELEASED: "2025-06-15T15:10:00Z/h"}
     labels = {**pods[1].labels, names.POD_TEMPLATE_HASH: "released-h"}
     pods[1] = replace(pods[1], owner=None, labels=labels, annotations=mark)
-    answer = shown(snapshot((workload, replica_set, pods))).get("overview")["moves"]
+    answer = dashboard_of(snapshot((workload, replica_set, pods))).get("overview")["moves"]
     assert (answer["runningTotal"], answer["running"][0]["pod"]) == (1, "web-1")
 
 
@@ -274,7 +318,7 @@ def test_notes_are_no_moves() -> None:
     """Pods that admission missed get their slots by annotation: nothing moves for that, and nothing is said to."""
     workload, replica_set, pods = deployment("web", ("od-a", "spot-a", "spot-b"))
     pods = [replace(each, annotations={}, labels={"app": "web"}) for each in pods]
-    page = shown(snapshot((workload, replica_set, pods)))
+    page = dashboard_of(snapshot((workload, replica_set, pods)))
     moves = page.get("overview")["moves"]
     assert (moves["notes"], moves["nextTotal"], moves["next"]) == (3, 0, [])
     assert page.get("workloads/shop/Deployment/web")["next"] == []
@@ -283,13 +327,13 @@ def test_notes_are_no_moves() -> None:
 def test_blocked_pods_are_counted_as_pods() -> None:
     """Four pods of one workload wait for one thing: four, as the list says, and not one."""
     seen = snapshot(deployment("web", ["spot-a"] * 4, spot_ratio="0"))
-    moves = shown(seen, pause=Pause(NOW, None, "alice", "")).get("overview")["moves"]
+    moves = dashboard_of(seen, pause=Pause(NOW, None, "alice", "")).get("overview")["moves"]
     assert moves["blockedPods"] == sum(each["pods"] for each in moves["blocked"]) == 4
 
 
 def test_the_last_move_is_remembered_where_no_pod_tells_it() -> None:
     """An eviction leaves no note on any pod; a move that failed is none."""
-    page = shown()
+    page = dashboard_of()
     web, one = (next(each for each in SHOP.workloads if each.name == name) for name in ("web", "one"))
     page.now += 60
     page.passes(
@@ -304,7 +348,7 @@ def test_the_last_move_is_remembered_where_no_pod_tells_it() -> None:
 
 def test_the_end_of_a_move_has_a_reason_only_if_it_is_known() -> None:
     """ "over" says nothing to anybody."""
-    page = shown()
+    page = dashboard_of()
     web = SHOP.workloads[0]
     page.now += 60
     page.passes(
@@ -321,7 +365,7 @@ def test_the_end_of_a_move_has_a_reason_only_if_it_is_known() -> None:
 
 def test_counts_lead_to_just_those_workloads() -> None:
     """Declared and assumed minima apart, as the overview counts them."""
-    page = shown()
+    page = dashboard_of()
     exposed = page.get("overview")["exposed"]
     for minimum in ("declared", "assumed"):
         for domain, count in exposed[minimum].items():
@@ -332,14 +376,14 @@ def test_counts_lead_to_just_those_workloads() -> None:
 def test_lists_that_are_cut_say_how_many_there_are() -> None:
     """120 nodes leave: fifty names, and the number."""
     leaving = [replace(drained("spot-a"), name=f"spot-{number}") for number in range(120)]
-    nodes = shown(snapshot(nodes=leaving)).get("overview")["nodes"]
+    nodes = dashboard_of(snapshot(nodes=leaving)).get("overview")["nodes"]
     assert (len(nodes["leaving"]), nodes["leavingTotal"], nodes["lostTotal"]) == (50, 120, 0)
 
 
 def test_a_limit_that_takes_a_ratio_back_is_told() -> None:
     """The platform team allows half: asking for more is answered with that, and with why."""
     configuration = Configuration(limits=(NamespaceLimit(Limit(Fraction(1, 2), None)),))
-    page = shown(index=Index(configuration))
+    page = dashboard_of(index=Index(configuration))
     answer = page.get(f"drill?workload=shop/Deployment/web&ratio={quote('90%')}")
     assert answer["wanted"]["spot"] == 5
     assert len(answer["mistakes"]) == 1
@@ -350,7 +394,7 @@ def test_a_limit_that_takes_a_ratio_back_is_told() -> None:
 def test_thousands_of_workloads_cost_what_has_changed() -> None:
     """One change among 2,000: one status is worked out anew, and a page of 100 rows has 100 rows."""
     many = snapshot(*(deployment(f"w{number:04}", ("od-a", "spot-a", "spot-b")) for number in range(2000)))
-    page = shown(many)
+    page = dashboard_of(many)
     first = page.client.get("/api/v1/workloads?limit=100")
     assert len(first.get_json()["workloads"]) == 100
     assert len(first.data) < 200_000
@@ -370,7 +414,7 @@ def test_thousands_of_workloads_cost_what_has_changed() -> None:
 
 def test_who_asks_the_same_gets_what_was_worked_out_once() -> None:
     """Until there is another pass, a second later at the earliest: fifty pages cost as much as one."""
-    page = shown()
+    page = dashboard_of()
     views = set()
     for _ in range(3):
         page.now += 0.3

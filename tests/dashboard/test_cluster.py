@@ -19,15 +19,16 @@ from demo.supervisor import Installed, running
 from kube.client import connect
 from localcluster import Choice, LocalCluster, Way, demo_profile
 from placement import names
-from tests.cluster.watcher import Watcher, watching
-from tests.cluster.world import World, label, wait_for, workload
+from tests.builders.api import raw_namespace, raw_workload
+from tests.cluster.namespaceuser import NamespaceUser, label, wait_for
+from tests.cluster.servinghistory import ServingHistory, tracking_serving
 from tests.clusterfixtures import FAST_CONTROLLERS
 from tests.dashboard.browser import PHONE, Tab, browsing
 from tests.monitoring.exposed import values
 
 pytestmark = [pytest.mark.cluster, pytest.mark.browser]
 
-CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s}\n"
+CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s, afterRollout: 0s}\n"
 SHOP: dict[str, tuple[int, dict[str, str]]] = {
     "web": (10, {names.MIN_AVAILABLE: "8"}),
     "cart": (6, {names.SPOT_RATIO: "50%", names.MIN_AVAILABLE: "5"}),
@@ -38,10 +39,10 @@ NODE_CLASS = "node.kubernetes.io/capacity"
 
 
 @dataclass(frozen=True)
-class Scene:
+class DashboardCluster:
     cluster: LocalCluster
     installed: Installed
-    world: World
+    user: NamespaceUser
     tab: Tab
 
     @property
@@ -55,7 +56,7 @@ class Scene:
 
     def status(self) -> list[dict[str, Any]]:
         """What `spotweave status -o json` prints."""
-        command = [sys.executable, "-m", "cli.main", "status", "--kubeconfig", str(self.world.kubeconfig), "-o", "json"]
+        command = [sys.executable, "-m", "cli.main", "status", "--kubeconfig", str(self.user.kubeconfig), "-o", "json"]
         printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
         workloads: list[dict[str, Any]] = json.loads(printed)["workloads"]
         return workloads
@@ -69,7 +70,7 @@ class Scene:
 
     def nodes(self) -> dict[str, dict[str, str]]:
         """The labels of each node."""
-        found = self.world.client.get_json("/api/v1/nodes")["items"]
+        found = self.user.client.get_json("/api/v1/nodes")["items"]
         return {each["metadata"]["name"]: each["metadata"]["labels"] for each in found}
 
     def counted(self) -> dict[str, Counter[str]]:
@@ -84,7 +85,7 @@ class Scene:
 
     def serving(self, name: str) -> list[str]:
         """The node of each ready pod."""
-        return [pod["spec"]["nodeName"] for pod in self.world.pods(name) if is_ready(pod)]
+        return [pod["spec"]["nodeName"] for pod in self.user.pods(name) if is_ready(pod)]
 
 
 def of(node: dict[str, str]) -> str:
@@ -114,12 +115,12 @@ def same(told: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
     return [{key: each[key] for key in others[0]} for each in told] == others
 
 
-def serves(watcher: Watcher, name: str, replicas: int) -> bool:
-    return watcher.serving(name) >= replicas
+def serves(history: ServingHistory, name: str, replicas: int) -> bool:
+    return history.serving(name) >= replicas
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def browsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardCluster]:
     config = tmp_path_factory.mktemp("config") / "config.yaml"
     config.write_text(CONFIGURATION)
     with (
@@ -128,16 +129,16 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         browsing() as tab,
     ):
         client = connect(Path(cluster.kubeconfig), user_agent="spotweave-tests")
-        client.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        client.post("/api/v1/namespaces", raw_namespace("shop"))
         label(client, "shop")
-        made = Scene(cluster, installed, World(client, Path(cluster.kubeconfig), "shop"), tab)
+        made = DashboardCluster(cluster, installed, NamespaceUser(client, Path(cluster.kubeconfig), "shop"), tab)
         tab.looks()
         tab.open(made.url)
         tab.shows("No pod has been ready yet.")  # an empty cluster
         for name, (replicas, annotations) in SHOP.items():
-            raw = workload("Deployment", name, replicas, annotations)
+            raw = raw_workload("Deployment", name, replicas, annotations)
             raw["spec"]["template"]["metadata"]["annotations"] = {"localcluster.spotweave.dev/ready-after": "3s"}
-            made.world.create(raw)
+            made.user.create(raw)
         wait_for("everything to come to rest", made.is_at_rest, 120)
         yield made
         client.close()
@@ -146,13 +147,13 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 NEEDED = {"web": 8, "cart": 5, "search": 9, "billing": 1}  # declared, or n less 25 % rounded down, as rollouts have it
 
 
-def test_share_and_exposure_are_the_same_wherever_they_are_told(scene: Scene) -> None:
+def test_share_and_exposure_are_the_same_wherever_they_are_told(browsed: DashboardCluster) -> None:
     """On the page, in the API, in /metrics, in `status -o json`, and counted from pods and nodes."""
-    told, counted = {each["name"]: each for each in scene.get("workloads")["workloads"]}, scene.counted()
-    assert {each["name"]: each for each in scene.status()}.keys() == told.keys() == SHOP.keys()
-    metrics, blasts = scene.installed.metrics("rebalancer-0"), scene.blasts()
-    scene.tab.open(f"{scene.url}#/workloads")
-    scene.tab.shows("1–4 of 4")
+    told, counted = {each["name"]: each for each in browsed.get("workloads")["workloads"]}, browsed.counted()
+    assert {each["name"]: each for each in browsed.status()}.keys() == told.keys() == SHOP.keys()
+    metrics, blasts = browsed.installed.metrics("rebalancer-0"), browsed.blasts()
+    browsed.tab.open(f"{browsed.url}#/workloads")
+    browsed.tab.shows("1–4 of 4")
     for name, each in told.items():
         spot, on_demand = counted[name]["spot"], counted[name]["on-demand"]
         headroom = spot + on_demand - NEEDED[name]
@@ -165,18 +166,18 @@ def test_share_and_exposure_are_the_same_wherever_they_are_told(scene: Scene) ->
             assert value(metrics, names.METRIC_BLAST_RADIUS, **labels, domain=domain) == replicas
             assert value(metrics, names.METRIC_SURVIVES, **labels, domain=domain) == survived[domain]
         assert value(metrics, names.METRIC_SPOT_SHARE, **labels) == spot / (spot + on_demand)
-        row = cells(scene.tab, name)
+        row = cells(browsed.tab, name)
         assert row["actual"] == f"{spot} + {on_demand}"
         assert row["headroom"].removesuffix("*") == str(headroom).replace("-", "−")
         for domain, replicas in blasts[name].items():
             assert row[domain].split("!")[0] == str(replicas)
             assert ("!" not in row[domain]) is survived[domain]
-    share = scene.get("overview")["spotShare"]
+    share = browsed.get("overview")["spotShare"]
     spot, serving = sum(each["spot"] for each in counted.values()), sum(each.total() for each in counted.values())
     assert (share["spot"], share["share"]) == (spot, round(spot / serving, 4))
-    scene.tab.open(scene.url)
-    scene.tab.shows(f"{spot} of {serving} serving pods")
-    scene.tab.shows(f"{round(100 * spot / serving)} %")
+    browsed.tab.open(browsed.url)
+    browsed.tab.shows(f"{spot} of {serving} serving pods")
+    browsed.tab.shows(f"{round(100 * spot / serving)} %")
 
 
 def value(metrics: str, metric: str, **labels: str) -> float:
@@ -195,9 +196,9 @@ def cells(tab: Tab, name: str) -> dict[str, str]:
     return found
 
 
-def test_it_is_seen_light_dark_and_on_a_phone(scene: Scene) -> None:
+def test_it_is_seen_light_dark_and_on_a_phone(browsed: DashboardCluster) -> None:
     """Kept in out/dashboard, to be looked at. The console says nothing."""
-    tab = scene.tab
+    tab = browsed.tab
     for page, path, awaited in (
         ("overview", "", "Each square is a node"),
         ("workloads", "#/workloads", "1–4 of 4"),
@@ -205,7 +206,7 @@ def test_it_is_seen_light_dark_and_on_a_phone(scene: Scene) -> None:
         ("drill", "#/drill?zone=zone-b", "would be lost"),
     ):
         tab.looks()
-        tab.open(scene.url + path)
+        tab.open(browsed.url + path)
         tab.shows(awaited)
         tab.screenshot(f"{page}-light")
         tab.looks("dark")
@@ -217,11 +218,11 @@ def test_it_is_seen_light_dark_and_on_a_phone(scene: Scene) -> None:
     assert tab.complaints == []
 
 
-def test_a_filter_leads_to_a_workload(scene: Scene) -> None:
+def test_a_filter_leads_to_a_workload(browsed: DashboardCluster) -> None:
     """Typed into the field; then its page, with every pod and why it is there."""
-    tab = scene.tab
+    tab = browsed.tab
     tab.looks()
-    tab.open(f"{scene.url}#/workloads")
+    tab.open(f"{browsed.url}#/workloads")
     tab.shows("shop/billing")
     tab.evaluate(
         "const q = document.getElementById('q'); q.value = 'deployment/we'; q.dispatchEvent(new Event('input'))"
@@ -229,32 +230,32 @@ def test_a_filter_leads_to_a_workload(scene: Scene) -> None:
     tab.shows("1–1 of 1 (4 in total)")
     tab.evaluate("document.querySelector('tbody a').click()")
     tab.shows("8 of 10 replicas must serve (declared)")
-    for pod in scene.world.pods("web"):
+    for pod in browsed.user.pods("web"):
         tab.shows(pod["metadata"]["name"])
 
 
-def test_a_drill_predicts_what_a_reclaim_does_and_the_page_shows_it_live(scene: Scene) -> None:
+def test_a_drill_predicts_what_a_reclaim_does_and_the_page_shows_it_live(browsed: DashboardCluster) -> None:
     """The replicas that each workload loses with a pool are those that were told before; then it recovers."""
-    tab = scene.tab
-    tab.open(f"{scene.url}#/drill?pool=zone-a/m5.2xlarge")
+    tab = browsed.tab
+    tab.open(f"{browsed.url}#/drill?pool=zone-a/m5.2xlarge")
     tab.shows("would be lost")
-    tab.open(scene.url)
+    tab.open(browsed.url)
     tab.shows("Nodes and pools")
-    wait_for("everything to be at rest", scene.is_at_rest, 120)
-    losses = scene.get("drill?pool=zone-a/m5.2xlarge")["losses"]
+    wait_for("everything to be at rest", browsed.is_at_rest, 120)
+    losses = browsed.get("drill?pool=zone-a/m5.2xlarge")["losses"]
     predicted = dict.fromkeys(SHOP, 0) | {each["name"]: each["lost"] for each in losses}
     assert any(predicted.values())
-    with watching(scene.world.client) as watcher:
-        watcher.forget()  # how the pods came in, one by one
-        scene.cluster.reclaim(Choice(zone="zone-a", all_spot=True), Way.CLOUD)
+    with tracking_serving(browsed.user.client) as history:
+        history.forget()  # how the pods came in, one by one
+        browsed.cluster.reclaim(Choice(zone="zone-a", all_spot=True), Way.CLOUD)
         tab.shows("is gone")  # in the timeline, without anybody reloading anything
         for name, (replicas, _) in SHOP.items():
-            wait_for(f"{name} to serve again", partial(serves, watcher, name, replicas))
-        assert {name: replicas - watcher.worst(name) for name, (replicas, _) in SHOP.items()} == predicted
+            wait_for(f"{name} to serve again", partial(serves, history, name, replicas))
+        assert {name: replicas - history.worst(name) for name, (replicas, _) in SHOP.items()} == predicted
     tab.looks()
     tab.screenshot("overview-after-a-loss")
-    scene.cluster.restore()
-    wait_for("everything to come to rest again", scene.is_at_rest, 120)
+    browsed.cluster.restore()
+    wait_for("everything to come to rest again", browsed.is_at_rest, 120)
     tab.shows("node-lost")
     tab.screenshot("overview-recovered")
     assert tab.complaints == []

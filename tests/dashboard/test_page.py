@@ -1,21 +1,25 @@
-"""The page in a real browser, over boards made by hand: thousands of workloads, none, no answer, a token."""
+"""The page in a real browser, over snapshots made by hand: thousands of workloads, none, no answer, a token."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import axe_core_python
 import pytest
 
 from dashboard.server import serving_page
-from placement.model import Class
+from placement import names
+from placement.eviction import EvictionAsked
+from placement.model import Class, Owner, Pod, ReplicaSet
 from placement.outage import Outage, Outages
 from placement.pause import Pause
-from tests.dashboard.boards import NODES, Shown, deployment, drained, shown, snapshot, with_token, without
+from tests.builders.model import NOW
+from tests.builders.snapshots import NODES, SHOP, deployment, snapshot
 from tests.dashboard.browser import DESKTOP, PHONE, Tab, browsing
-from tests.placement.plans import NOW
+from tests.dashboard.dashboardharness import DashboardHarness, dashboard_of, drained, with_token, without
 
 pytestmark = pytest.mark.browser
 
@@ -27,7 +31,7 @@ def tab() -> Iterator[Tab]:
 
 
 @contextmanager
-def opened(tab: Tab, page: Shown, path: str = "") -> Iterator[str]:
+def opened(tab: Tab, page: DashboardHarness, path: str = "") -> Iterator[str]:
     """Where it is served."""
     with serving_page(page.cache, page.guard, "127.0.0.1:0") as port:
         tab.complaints.clear()
@@ -44,7 +48,7 @@ def rows(tab: Tab) -> list[str]:
 
 def test_an_empty_cluster_says_what_to_do(tab: Tab) -> None:
     """No workload, no node; no error either."""
-    with opened(tab, shown(snapshot(nodes=()))) as url:
+    with opened(tab, dashboard_of(snapshot(nodes=()))) as url:
         tab.shows("The cluster has no nodes.")
         tab.shows("No pod has been ready yet.")
         tab.open(f"{url}#/workloads")
@@ -52,10 +56,38 @@ def test_an_empty_cluster_says_what_to_do(tab: Tab) -> None:
         assert tab.complaints == []
 
 
+def test_pods_that_are_not_placed_are_shown_with_the_reason(tab: Tab) -> None:
+    """One row for each namespace and reason; where there are none, that is said."""
+    rollout = ReplicaSet("shop", "ui-1", "ui", Owner("Rollout", "ui", "ui-rollout", "argoproj.io"), 3)
+    pods = tuple(Pod("shop", f"ui-{number}", f"ui-{number}", Owner("ReplicaSet", "ui-1", "ui")) for number in range(3))
+    seen = replace(SHOP, replica_sets=(*SHOP.replica_sets, rollout), pods=(*SHOP.pods, *pods))
+    with opened(tab, dashboard_of(seen)):
+        tab.shows("Not placed")
+        tab.shows("owned by an Argo Rollout")
+        tab.screenshot("not-placed")
+        assert tab.complaints == []
+    with opened(tab, dashboard_of()):
+        tab.shows("Every pod of the opted-in namespaces is placed.")
+
+
+def test_held_evictions_are_shown(tab: Tab) -> None:
+    """On the overview and on the workload's page: which pod, and who asked."""
+    made, revision, pods = deployment("web", ("od-a", "spot-a", "spot-b"))
+    note = {names.EVICTION_ASKED: EvictionAsked(NOW - 1, "alice").text()}
+    asked = replace(pods[1], annotations={**pods[1].annotations, **note})
+    with opened(tab, dashboard_of(snapshot((made, revision, [pods[0], asked, pods[2]])))) as url:
+        tab.shows("Evictions held (1)")
+        tab.shows("at the latest; asked for by alice")
+        tab.open(f"{url}#/workloads/shop/Deployment/web")
+        tab.shows("Evictions held")
+        tab.shows("at the latest; asked for by alice")
+        assert tab.complaints == []
+
+
 def test_thousands_of_workloads_are_shown_a_hundred_at_a_time(tab: Tab) -> None:
     """Filtered and sorted by the server; what is drawn does not grow with the cluster."""
     many = snapshot(*(deployment(f"w{number:04}", ("od-a", "spot-a", "spot-b")) for number in range(2000)))
-    with opened(tab, shown(many), "#/workloads"):
+    with opened(tab, dashboard_of(many), "#/workloads"):
         tab.shows("1–100 of 2,000")
         assert len(rows(tab)) == 100
         assert tab.evaluate("document.querySelectorAll('*').length") < 3500
@@ -73,7 +105,7 @@ def test_thousands_of_workloads_are_shown_a_hundred_at_a_time(tab: Tab) -> None:
 def test_the_overview_of_thousands_is_no_larger_than_that_of_a_few(tab: Tab) -> None:
     """Ten of the exposed are drawn, and how many there are; the rest is a link away."""
     many = snapshot(*(deployment(f"w{number:04}", ("od-a", "spot-a", "spot-b")) for number in range(2000)))
-    with opened(tab, shown(many)):
+    with opened(tab, dashboard_of(many)):
         tab.shows("2,000 of 2,000")
         tab.shows("All 2,000 exposed workloads")
         assert tab.evaluate("document.querySelectorAll('*').length") < 600
@@ -84,7 +116,7 @@ def test_the_overview_of_thousands_is_no_larger_than_that_of_a_few(tab: Tab) -> 
 
 def test_a_count_leads_to_the_workloads_that_were_counted(tab: Tab) -> None:
     """Those with a declared minimum from one column, those with an assumed one from the other."""
-    with opened(tab, shown()) as url:
+    with opened(tab, dashboard_of()) as url:
         for minimum, name in (("declared", "shop/web"), ("assumed", "shop/one")):
             tab.open(url)
             tab.waits(f"document.querySelector('a[href=\"#/workloads?only=node&minimum={minimum}\"]')")
@@ -109,7 +141,7 @@ def cells(tab: Tab, caption: str) -> list[list[str]]:
 )
 def test_a_drill_is_operated_and_tells_what_the_api_tells(tab: Tab, domain: str, name: str, asked: str) -> None:
     """What goes is chosen, and named where there are several; every number is compared."""
-    page = shown()
+    page = dashboard_of()
     with opened(tab, page, "#/drill"):
         tab.shows("would be lost")
         tab.evaluate(f"document.querySelector('input[value={domain}]').click()")
@@ -137,7 +169,7 @@ def test_a_drill_is_operated_and_tells_what_the_api_tells(tab: Tab, domain: str,
 
 def test_a_ratio_is_tried_on_the_page(tab: Tab) -> None:
     """A workload and a ratio are typed: moves, mix, cost and exposure are those of the API. Nonsense is explained."""
-    page = shown()
+    page = dashboard_of()
     with opened(tab, page, "#/drill"):
         tab.shows("Choose a workload")
         for field, text in (("who", "shop/Deployment/web"), ("ratio", "30%")):
@@ -168,7 +200,7 @@ def test_a_ratio_is_tried_on_the_page(tab: Tab) -> None:
 
 def test_silence_is_told_and_so_is_its_end(tab: Tab) -> None:
     """The network is gone for a while: what is shown stays, and is said to be old."""
-    with opened(tab, shown()):
+    with opened(tab, dashboard_of()):
         tab.shows("Live")
         offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
         tab.call("Network.emulateNetworkConditions", offline=True, **offline)
@@ -181,7 +213,7 @@ def test_silence_is_told_and_so_is_its_end(tab: Tab) -> None:
 
 def test_it_says_how_much_the_data_is_worth(tab: Tab) -> None:
     """Old, not synced, not the leader, no answer: in words, not by a colour alone."""
-    page = shown()
+    page = dashboard_of()
     with opened(tab, page):
         tab.shows("Live")
         page.is_leading = False
@@ -202,7 +234,7 @@ def test_a_token_is_asked_for_once(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("secret")
     is_open = "document.getElementById('door')?.open"
-    with opened(tab, shown(guard=with_token(file))):
+    with opened(tab, dashboard_of(guard=with_token(file))):
         tab.waits(is_open)
         for _ in range(2):
             tab.press("Escape")
@@ -222,7 +254,7 @@ def test_a_token_is_asked_for_once(tab: Tab, tmp_path: Path) -> None:
 
 def test_the_keyboard_reaches_everything_and_keeps_its_place(tab: Tab) -> None:
     """The first stop skips to the content; focus on a link stays there while data comes in."""
-    page = shown()
+    page = dashboard_of()
     with opened(tab, page):
         tab.waits("document.querySelector('tbody a')")
         tab.press("Tab")
@@ -248,7 +280,7 @@ def test_the_keyboard_reaches_all_that_can_be_operated(tab: Tab, path: str) -> N
         "[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')]"
         ".filter((each) => each.checkVisibility() && !each.disabled && !(each.type === 'radio' && !each.checked))"
     )
-    with opened(tab, shown(), path):
+    with opened(tab, dashboard_of(), path):
         tab.waits("document.querySelector('tbody tr')")
         expected = set(tab.evaluate(f"{operable}.map({mark})"))
         assert len(expected) > 5
@@ -261,7 +293,7 @@ def test_the_keyboard_reaches_all_that_can_be_operated(tab: Tab, path: str) -> N
 
 def test_the_theme_follows_the_system_until_somebody_chooses(tab: Tab) -> None:
     """Auto, light, dark."""
-    with opened(tab, shown()):
+    with opened(tab, dashboard_of()):
         tab.waits("document.styleSheets.length && document.querySelector('tbody tr')")
         assert tab.evaluate("document.getElementById('theme').textContent") == "Theme: auto"
         paper = "getComputedStyle(document.body).backgroundColor"
@@ -279,7 +311,7 @@ def test_the_theme_follows_the_system_until_somebody_chooses(tab: Tab) -> None:
 @pytest.mark.parametrize("path", ["", "#/workloads", "#/workloads/shop/Deployment/web", "#/drill?zone=a"])
 def test_a_phone_shows_it_without_scrolling_sideways(tab: Tab, path: str) -> None:
     """Tables scroll in their own frames."""
-    with opened(tab, shown(), path):
+    with opened(tab, dashboard_of(), path):
         tab.looks(size=PHONE)
         tab.waits("document.querySelector('tbody tr')")
         assert tab.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [390, 390]
@@ -303,7 +335,7 @@ def problems(tab: Tab) -> list[object]:
 )
 def test_axe_finds_no_serious_problem(tab: Tab, path: str, scheme: str) -> None:
     """On any page, on a desk or on a phone."""
-    with opened(tab, shown(), path):
+    with opened(tab, dashboard_of(), path):
         for size in (DESKTOP, PHONE):
             tab.looks(scheme, size)
             tab.waits("document.querySelector('tbody tr')")
@@ -320,7 +352,7 @@ TROUBLE = snapshot(
 def test_trouble_is_told_on_top(tab: Tab, scheme: str) -> None:
     """A pause with who and why, an outage with where, nodes that leave and nodes that are gone; and axe is content."""
     out = Outages(1, (Outage(Class.SPOT, NOW + 600, frozenset({"b"}), by="alice"),))
-    page = shown(TROUBLE, pause=Pause(NOW, None, "bob", "black friday"), outages=out)
+    page = dashboard_of(TROUBLE, pause=Pause(NOW, None, "bob", "black friday"), outages=out)
     with opened(tab, page):
         tab.shows("Paused by bob: black friday (until `spotweave resume`)")
         tab.shows("spot is out in b until")
@@ -342,7 +374,7 @@ def test_the_door_is_no_obstacle(tab: Tab, tmp_path: Path) -> None:
     """The dialog that asks for a token, on a desk and on a phone, light and dark."""
     file = tmp_path / "token"
     file.write_text("secret")
-    with opened(tab, shown(guard=with_token(file))):
+    with opened(tab, dashboard_of(guard=with_token(file))):
         tab.waits("document.getElementById('door')?.open")
         for scheme in ("light", "dark"):
             for size in (DESKTOP, PHONE):
@@ -354,7 +386,7 @@ def test_the_door_is_no_obstacle(tab: Tab, tmp_path: Path) -> None:
 def test_names_from_the_cluster_are_never_markup(tab: Tab) -> None:
     """Whatever somebody wrote into an annotation."""
     evil = deployment("web", ["spot-a"], spot_ratio="<img src=x onerror=alert(1)>")
-    with opened(tab, shown(snapshot(evil)), "#/workloads/shop/Deployment/web"):
+    with opened(tab, dashboard_of(snapshot(evil)), "#/workloads/shop/Deployment/web"):
         tab.shows("<img src=x onerror=alert(1)>")
         assert tab.evaluate("document.querySelectorAll('main img').length") == 0
         assert tab.complaints == []

@@ -19,9 +19,9 @@ from cli.main import main
 from dashboard.prometheus import FRESH_SECONDS, GOOD_SECONDS, PrometheusArchive, checked_url, read
 from placement import names
 from report.history import History
-from tests.dashboard.boards import shown
+from tests.builders.model import NOW
+from tests.dashboard.dashboardharness import dashboard_of
 from tests.localcluster.awaiting import until
-from tests.placement.plans import NOW
 
 LOW = [[NOW - 600, "0.7"], [NOW - 480, "0.1"], [NOW - 360, "NaN"]]
 HIGH = [[NOW - 600, "0.7"], [NOW - 480, "0.6"], [NOW - 360, "NaN"]]
@@ -48,7 +48,7 @@ def prometheus() -> Iterator[Fake]:
     fake = Fake()
     fake.goes_on.set()
 
-    class Handler(BaseHTTPRequestHandler):
+    class FakePrometheusHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             asked = parse_qs(parts.query)
@@ -62,7 +62,7 @@ def prometheus() -> Iterator[Fake]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), FakePrometheusHandler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         fake.url = f"http://127.0.0.1:{server.server_port}/prom"
@@ -89,7 +89,7 @@ def test_the_page_says_whose_memory_it_shows() -> None:
     """Prometheus' where there is one; what came later is added from here."""
     with prometheus() as fake:
         archive = PrometheusArchive(fake.url)
-        page = shown(history=History(archive))
+        page = dashboard_of(history=History(archive))
         told = page.get("overview")["spotShare"]
         assert (told["historySource"], told["history"]) == ("memory", [[NOW, 0.5455]])
         archive.fetch()
@@ -106,7 +106,7 @@ def test_no_answer_waits_for_prometheus() -> None:
         fake.goes_on.clear()
         archive = PrometheusArchive(fake.url)
         archive.start()
-        page = shown(history=History(archive))
+        page = dashboard_of(history=History(archive))
         assert page.get("overview")["spotShare"]["historySource"] == "memory"
         until(lambda: fake.asked, "Prometheus is asked")
         page.now += 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -11,6 +11,7 @@ from dashboard.viewer import Around, Viewer
 from kube.snapshot import snapshot_from
 from placement import names
 from placement.configuration import Configuration
+from placement.eviction import EvictionAsked
 from placement.model import Class
 from placement.outage import Outages
 from placement.plan.actions import Plan
@@ -21,15 +22,15 @@ from report.history import History
 from report.status import WorkloadStatus, statuses
 from report.view import View
 from tests.monitoring.exposed import values
-from tests.rebalancer.rebalancing import Rebalancer
-from tests.rebalancer.simulation import TERMINATION, Cluster, Feed
+from tests.rebalancer.rebalancing import SimulatedRebalancer
+from tests.rebalancer.simulation import TERMINATION, Feed, SimulatedCluster
 
 
 @dataclass
 class Onlooker:
     """A replica that only looks: its index, its page, its metrics."""
 
-    cluster: Cluster
+    cluster: SimulatedCluster
     index: Index = field(default_factory=lambda: Index(Configuration()))
     history: History = field(default_factory=History)
 
@@ -51,11 +52,11 @@ class Onlooker:
         view = self.viewer.view()
         assert view is not None
         snapshot = snapshot_from(fact for store in self._feed.stores.values() for fact in store.values())
-        return view, statuses(snapshot, Configuration())
+        return view, statuses(snapshot, Configuration(), now=now)
 
 
-def story(cluster: Cluster) -> Iterator[None]:
-    """Moves, a pool that leaves with notice, nodes that are lost, a rollout, pods that admission misses."""
+def events(cluster: SimulatedCluster) -> Iterator[None]:
+    """Moves, a pool that leaves with notice, nodes that are lost, a drain, a rollout, pods that admission misses."""
     web = next(each for each in cluster.workloads if each.name == "web")
     spot = [name for name, node in sorted(cluster.nodes.items()) if node.labels[names.CAPACITY] == "spot"]
     yield
@@ -67,6 +68,10 @@ def story(cluster: Cluster) -> Iterator[None]:
     cluster.lose(spot[0])
     cluster.lose(spot[2])
     yield
+    for pod in cluster.pods_of(web)[:3]:
+        note = {names.EVICTION_ASKED: EvictionAsked(cluster.now, "alice").text()}
+        cluster.put(replace(pod, annotations={**pod.annotations, **note}))
+    yield
     cluster.webhook_is_up = False
     cluster.roll_out(web)
     yield
@@ -77,7 +82,7 @@ def story(cluster: Cluster) -> Iterator[None]:
 @pytest.mark.parametrize("seed", range(3))
 def test_whoever_is_asked_says_the_same(seed: int) -> None:
     """Each second of it: shares, mixes, exposure, soft and missed pods, of each workload and of all."""
-    cluster = Cluster(seed)
+    cluster = SimulatedCluster(seed)
     cluster.opt_in("shop")
     cluster.add_nodes(Class.SPOT, 6, "abc", ("m", "r"))
     cluster.add_nodes(Class.ON_DEMAND, 6, "abc")
@@ -85,20 +90,24 @@ def test_whoever_is_asked_says_the_same(seed: int) -> None:
     cluster.deploy("guess", 5)
     cluster.deploy_stateful("store", 3)
     cluster.run(60)
-    Rebalancer(cluster)
+    SimulatedRebalancer(cluster)
     onlooker = Onlooker(cluster)
-    shares, seen = set(), 0
-    for _ in story(cluster):
+    shares, seen, held = set(), 0, 0
+    for _ in events(cluster):
         for _ in range(40):
             cluster.run(1)
             view, told = onlooker.looks()
             agree(view, told)
             shares.add(share_of(view))
             seen += any(each.actual != each.assessment.lasting for each in view.seen)
+            held += sum(map(len, view.held.values()))
+            if view.held:
+                agree_in_metrics(onlooker, told)
         agree_in_metrics(onlooker, told)
         assert onlooker.history.points()[1][-1][1] == share_of(view)
     assert len(shares) > 3
     assert seen, "no pod was on a leaving node"
+    assert held, "no eviction was held"
 
 
 def share_of(view: View) -> float:
@@ -131,7 +140,9 @@ def agree_in_metrics(onlooker: Onlooker, told: tuple[WorkloadStatus, ...]) -> No
         for labels, value in values(text, names.METRIC_BLAST_RADIUS).items()
         if (of := dict(labels))
     }
+    held = {dict(labels)["name"]: value for labels, value in values(text, names.METRIC_EVICTIONS_HELD).items()}
     for each in told:
         name = each.workload.name
+        assert held[name] == len(each.held)
         assert (pods[name, "spot"], pods[name, "on-demand"]) == (each.actual.spot, each.actual.on_demand)
         assert [blasts[name, domain] for domain in Domain] == [each.exposure.blast(of).replicas for of in Domain]

@@ -8,15 +8,15 @@ from demo.disturbance import Look, courses, look_at, sentences, told
 from placement import names
 from placement.configuration import Configuration
 from placement.model import Owner, Snapshot
+from tests.builders.snapshots import drill_snapshot
 from tests.cli.printed import printed
-from tests.report.test_drill import cluster
 
 SPOT = ("a1", "a2", "b1")
 
 
 def without(*nodes: str) -> Snapshot:
     """Nodes are gone, and their pods still named after them."""
-    whole = cluster()
+    whole = drill_snapshot()
     return replace(whole, nodes={name: node for name, node in whole.nodes.items() if name not in nodes})
 
 
@@ -27,7 +27,7 @@ def looks(*snapshots: Snapshot) -> list[Look]:
 
 def test_a_loss_is_told_with_the_worst_of_it() -> None:
     """Seven of ten are on spot; for two looks, a second, three serve of the eight that must."""
-    seen = looks(cluster(), without(*SPOT), without(*SPOT), cluster())
+    seen = looks(drill_snapshot(), without(*SPOT), without(*SPOT), drill_snapshot())
     web = next(each for each in courses(seen) if each.name == "shop/web")
     assert web.served == (10, 3, 10)
     assert [each.headroom for each in web.exposures] == [2, -5, 2]
@@ -38,7 +38,7 @@ def test_a_loss_is_told_with_the_worst_of_it() -> None:
 
 def test_a_released_pod_serves_until_it_goes() -> None:
     """Its ReplicaSet has let go of it and its replacement is not there yet: nobody serves less."""
-    whole = cluster()
+    whole = drill_snapshot()
     annotations = {names.RELEASED: "2026-11-16T00:00:00Z/5f7c"}
     first, *others = whole.pods
     labels = {**first.labels, names.POD_TEMPLATE_HASH: "released-5f7c"}
@@ -53,7 +53,7 @@ def test_a_released_pod_serves_until_it_goes() -> None:
 
 def test_what_a_loss_leaves_in_peace_is_told_too() -> None:
     """One node: nine serve, and eight must. Of two workloads the store alone survives any pool."""
-    seen = looks(cluster(), without("a2"), cluster())
+    seen = looks(drill_snapshot(), without("a2"), drill_snapshot())
     assert [*sentences(courses(seen), seen)] == [
         "Every workload kept its minimum of serving replicas.",
         "Workloads that survive the loss of any pool, out of 2: 1 before, 1 at the lowest point, 1 after.",
@@ -62,7 +62,7 @@ def test_what_a_loss_leaves_in_peace_is_told_too() -> None:
 
 def test_it_fits_eighty_columns() -> None:
     """And names who must keep how many."""
-    text = printed(told(looks(cluster(), without(*SPOT), cluster())), 80)
+    text = printed(told(looks(drill_snapshot(), without(*SPOT), drill_snapshot())), 80)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     (web,) = [line.split() for line in text.splitlines() if line.startswith("shop/web ") and "served" not in line]
     assert web == ["shop/web", "8", "10", "2", "none", "3", "-5", "none", "10", "2", "none"]

@@ -14,7 +14,7 @@ DAY = datetime.timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Authority:
+class LoopbackAuthority:
     """PEM throughout."""
 
     ca: bytes
@@ -34,10 +34,10 @@ class Authority:
         return context
 
 
-def make_authority() -> Authority:
+def make_authority() -> LoopbackAuthority:
     ca_key = ec.generate_private_key(ec.SECP256R1())
     server_key, client_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    return Authority(
+    return LoopbackAuthority(
         ca=_certificate("ca", ca_key, ca_key, is_ca=True),
         server=_certificate("server", server_key, ca_key),
         server_key=_pem(server_key),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kube.client import Client
-from tests.kube.authority import Authority, make_authority
+from tests.kube.authority import LoopbackAuthority, make_authority
 from tests.kube.scripted import Script, scripted_api, serving
 
 
@@ -28,12 +28,12 @@ def client(api: tuple[Script, Client]) -> Client:
 
 
 @pytest.fixture(scope="session")
-def authority() -> Authority:
+def authority() -> LoopbackAuthority:
     return make_authority()
 
 
 @pytest.fixture
-def tls_api(authority: Authority, tmp_path: Path) -> Iterator[tuple[Script, str]]:
+def tls_api(authority: LoopbackAuthority, tmp_path: Path) -> Iterator[tuple[Script, str]]:
     """A scripted API server that asks for a client certificate, and its URL."""
     script = Script()
     directory = tmp_path / "server"

@@ -18,7 +18,7 @@ from kube.client import Client
 
 
 @dataclass(frozen=True)
-class Request:
+class ReceivedRequest:
     method: str
     path: str
     query: dict[str, str]
@@ -42,7 +42,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Lines:
+class WatchLines:
     """The lines of a watch, then: "hold" it open in silence, "end" it as the server does, or "cut" the connection."""
 
     lines: Sequence[bytes] = ()
@@ -66,20 +66,20 @@ class Script:
     """
 
     def __init__(self) -> None:
-        self.asked: queue.Queue[Request] = queue.Queue()
+        self.asked: queue.Queue[ReceivedRequest] = queue.Queue()
         self.lists: queue.Queue[Answer | Endless] = queue.Queue()
-        self.watches: queue.Queue[Answer | Lines | Endless] = queue.Queue()
+        self.watches: queue.Queue[Answer | WatchLines | Endless] = queue.Queue()
         self.closing = threading.Event()
 
     def answer(self, *answers: Answer | Endless | bytes) -> None:
         for answer in answers:
             self.lists.put(Answer(answer) if isinstance(answer, bytes) else answer)
 
-    def watch(self, *watches: Answer | Lines | Endless) -> None:
+    def watch(self, *watches: Answer | WatchLines | Endless) -> None:
         for watch in watches:
             self.watches.put(watch)
 
-    def next_request(self, *, watch: bool | None = None) -> Request:
+    def next_request(self, *, watch: bool | None = None) -> ReceivedRequest:
         """The next request that came in; with `watch`, the next that is (or is not) one."""
         while True:
             request = self.asked.get(timeout=5)
@@ -87,7 +87,7 @@ class Script:
                 return request
 
 
-class _Connection(BaseHTTPRequestHandler):
+class _ScriptedConnection(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     script: Script
@@ -96,7 +96,7 @@ class _Connection(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = Request(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body)
+        request = ReceivedRequest(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body)
         self.script.asked.put(request)
         try:
             self._answer(self._next_watch() if request.is_watch else self._next_answer())
@@ -105,11 +105,11 @@ class _Connection(BaseHTTPRequestHandler):
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the base class looks for these names
 
-    def _next_watch(self) -> Answer | Lines | Endless:
+    def _next_watch(self) -> Answer | WatchLines | Endless:
         try:
             return self.script.watches.get_nowait()
         except queue.Empty:
-            return Lines()
+            return WatchLines()
 
     def _next_answer(self) -> Answer | Endless | None:
         try:
@@ -117,12 +117,12 @@ class _Connection(BaseHTTPRequestHandler):
         except queue.Empty:
             return None
 
-    def _answer(self, answer: Answer | Lines | Endless | None) -> None:
+    def _answer(self, answer: Answer | WatchLines | Endless | None) -> None:
         if answer is None:
             self._hang()
         elif isinstance(answer, Endless):
             self._send_endlessly(answer)
-        elif isinstance(answer, Lines):
+        elif isinstance(answer, WatchLines):
             self._send_lines(answer)
         else:
             self._send_whole(answer)
@@ -147,7 +147,7 @@ class _Connection(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer.body)
 
-    def _send_lines(self, watch: Lines) -> None:
+    def _send_lines(self, watch: WatchLines) -> None:
         self.send_response(200)
         self.send_header("transfer-encoding", "chunked")
         if watch.says_close:
@@ -167,7 +167,7 @@ class _Connection(BaseHTTPRequestHandler):
         """Silent: what was asked is in the script."""
 
 
-class _Server(ThreadingHTTPServer):
+class _ScriptedServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
@@ -178,7 +178,7 @@ class _Server(ThreadingHTTPServer):
 @contextmanager
 def serving(script: Script, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """A server that follows the script; gives its URL."""
-    server = _Server(("127.0.0.1", 0), type("Connection", (_Connection,), {"script": script}))
+    server = _ScriptedServer(("127.0.0.1", 0), type("Connection", (_ScriptedConnection,), {"script": script}))
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)

@@ -14,8 +14,8 @@ from kubernetes.client import Configuration
 
 from kube.client import ANSWER_BYTES, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Client
 from kube.errors import AnswerTooLarge, ApiError, Conflict, Garbled, NotFound, TooManyRequests, Unreachable
-from tests.kube.objects import status
-from tests.kube.scripted import Answer, Endless, Lines, Script
+from tests.builders.api import status
+from tests.kube.scripted import Answer, Endless, Script, WatchLines
 from tests.timing import timed, within
 
 Call = Callable[[Client], Any]
@@ -213,21 +213,21 @@ def test_a_line_without_an_end_is_too_large(script: Script, client: Client) -> N
 def test_a_stream_gives_whole_lines(script: Script, client: Client) -> None:
     """Whether a chunk holds several lines or a line is larger than what is read at once."""
     long = b"x" * 200_000
-    script.watch(Lines([b"one\ntwo", long, b"three"], then="end"))
+    script.watch(WatchLines([b"one\ntwo", long, b"three"], then="end"))
     stream = client.stream("/x", {"watch": "true"}, read_timeout_seconds=5)
     assert list(stream) == [b"one", b"two", long, b"three"]
 
 
 def test_a_line_comes_as_soon_as_it_is_complete(script: Script, client: Client) -> None:
     """Nothing is held back until a buffer is full: the server holds the stream open after it."""
-    script.watch(Lines([b"one"]))
+    script.watch(WatchLines([b"one"]))
     assert next(iter(client.stream("/x", {"watch": "true"}, read_timeout_seconds=5))) == b"one"
 
 
 @pytest.mark.parametrize("then", ["cut", "hold"])
 def test_a_stream_that_breaks_is_unreachable(script: Script, client: Client, then: str) -> None:
     """Cut off, or silent for too long: after the lines that were whole, an error and not an end."""
-    script.watch(Lines([b"one"], then=then))
+    script.watch(WatchLines([b"one"], then=then))
     lines = iter(client.stream("/x", {"watch": "true"}, read_timeout_seconds=0.1))
     assert next(lines) == b"one"
     with pytest.raises(Unreachable, match="GET /x"):
@@ -245,7 +245,7 @@ def test_a_stream_that_is_refused_raises_the_typed_error(script: Script, client:
 @pytest.mark.parametrize("says_close", [False, True], ids=["kept alive", "connection: close"])
 def test_a_stream_is_closed_from_another_thread(script: Script, client: Client, says_close: bool) -> None:
     """The reader ends at once and without an error."""
-    script.watch(Lines(says_close=says_close))
+    script.watch(WatchLines(says_close=says_close))
     stream = client.stream("/x", {"watch": "true"}, read_timeout_seconds=60)
     lines: list[bytes] = []
     reader = threading.Thread(target=lambda: lines.extend(stream))
@@ -259,7 +259,7 @@ def test_a_stream_is_closed_from_another_thread(script: Script, client: Client, 
 
 def test_many_streams_leave_room_for_writes(script: Script, client: Client) -> None:
     """Ten open watches do not block a request, nor one another."""
-    script.watch(*[Lines([b"one"])] * 10)
+    script.watch(*[WatchLines([b"one"])] * 10)
     streams = [client.stream("/x", {"watch": "true"}, read_timeout_seconds=5) for _ in range(10)]
     assert [next(iter(stream)) for stream in streams] == [b"one"] * 10
     script.answer(b"{}")

@@ -30,6 +30,7 @@ from kube.snapshot import read_snapshot
 from kube.store import Store
 from localcluster import LocalCluster
 from placement.model import Key, Kind, Pod, ReplicaSet, Workload
+from tests.builders.api import raw_bare_pod, raw_workload
 
 pytestmark = pytest.mark.cluster
 
@@ -49,24 +50,7 @@ def within(namespace: str, resource: Resource[Any]) -> str:
     return f"{prefix}/namespaces/{namespace}/{name}"
 
 
-def raw_pod(name: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "app", "image": "app"}
-    return {"metadata": {"name": name, "labels": {"app": "web"}}, "spec": {"containers": [container], **spec}}
-
-
-def raw_workload(name: str, replicas: int, **spec: Any) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {"metadata": {"labels": {"app": "web"}}, "spec": raw_pod("")["spec"]},
-            **spec,
-        },
-    }
-
-
-class Watched:
+class WatchedStores:
     """Stores that tests wait on: each change of one is an occasion to look again."""
 
     def __init__(self, *stores: Store[Any]) -> None:
@@ -100,17 +84,17 @@ def following(*informers: Informer[Any]) -> Iterator[InformerSet]:
 def test_the_real_errors_are_typed(client: Client, namespace: str) -> None:
     """404, 409 in its three forms, and 422 with the field that is wrong."""
     pods = within(namespace, PODS)
-    created = client.post(pods, raw_pod("a", nodeName="nowhere"))
+    created = client.post(pods, raw_bare_pod("a", nodeName="nowhere"))
     with pytest.raises(NotFound, match=r'GET .*/missing: 404 NotFound: pods "missing" not found'):
         client.get(f"{pods}/missing")
     with pytest.raises(AlreadyExists):
-        client.post(pods, raw_pod("a"))
+        client.post(pods, raw_bare_pod("a"))
     with pytest.raises(Conflict):
         client.delete(f"{pods}/a", {"preconditions": {"uid": "another"}})
     with pytest.raises(Conflict):
         client.patch(f"{pods}/a", {"metadata": {"resourceVersion": "1", "labels": {"x": "y"}}})
     with pytest.raises(Invalid) as invalid:
-        client.post(pods, raw_pod("Not_A_Name"))
+        client.post(pods, raw_bare_pod("Not_A_Name"))
     assert [cause.field for cause in invalid.value.causes] == ["metadata.name"]
     assert client.get_json(f"{pods}/a")["metadata"]["uid"] == created["metadata"]["uid"]
 
@@ -157,9 +141,9 @@ def test_a_budget_that_forbids_an_eviction_is_recognised(client: Client, namespa
     budget = {"metadata": {"name": "all"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}
     client.post(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", budget)
     store: Store[Pod] = Store()
-    watched = Watched(store)
+    watched = WatchedStores(store)
     with following(Informer(client, replace(PODS, path=pods), store)):
-        client.post(within(namespace, DEPLOYMENTS), raw_workload("web", 1))
+        client.post(within(namespace, DEPLOYMENTS), raw_workload("Deployment", "web", 1))
         watched.until(lambda: [pod for pod in store.values() if pod.ready])
         (pod,) = store.values()
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod.name, "namespace": namespace}}
@@ -170,8 +154,8 @@ def test_a_budget_that_forbids_an_eviction_is_recognised(client: Client, namespa
 
 def test_a_snapshot_shows_the_cluster(cluster: LocalCluster, client: Client, namespace: str) -> None:
     """Nodes with their labels and health, workloads of both kinds, revisions and pods, tied by owner."""
-    client.post(within(namespace, DEPLOYMENTS), raw_workload("web", 2))
-    client.post(within(namespace, STATEFUL_SETS), raw_workload("db", 1, serviceName="db", ordinals={"start": 3}))
+    client.post(within(namespace, DEPLOYMENTS), raw_workload("Deployment", "web", 2))
+    client.post(within(namespace, STATEFUL_SETS), raw_workload("StatefulSet", "db", 1, ordinals={"start": 3}))
 
     def running() -> bool:
         pods = client.get_json(within(namespace, PODS))["items"]
@@ -203,14 +187,14 @@ def test_informers_follow_a_workload_through_its_life(client: Client, namespace:
     deployments: Store[Workload] = Store()
     replica_sets: Store[ReplicaSet] = Store()
     pods: Store[Pod] = Store()
-    watched = Watched(deployments, replica_sets, pods)
+    watched = WatchedStores(deployments, replica_sets, pods)
     with following(
         Informer(client, DEPLOYMENTS, deployments),
         Informer(client, REPLICA_SETS, replica_sets),
         Informer(client, PODS, pods),
     ) as informers:
         assert informers.wait_synced(WAIT_SECONDS)
-        uid = client.post(within(namespace, DEPLOYMENTS), raw_workload("web", 3))["metadata"]["uid"]
+        uid = client.post(within(namespace, DEPLOYMENTS), raw_workload("Deployment", "web", 3))["metadata"]["uid"]
 
         def pods_of_it() -> list[Pod]:
             revisions = {each.uid for each in replica_sets.values() if each.owner is not None and each.owner.uid == uid}
@@ -236,7 +220,7 @@ def test_pages_of_the_real_server_are_followed(client: Client) -> None:
 def test_watches_that_end_are_resumed_without_a_gap(client: Client, namespace: str) -> None:
     """The server ends each watch after a second; pods that come before, between and after are all seen, once each."""
     store: Store[Pod] = Store()
-    watched = Watched(store)
+    watched = WatchedStores(store)
     pods = within(namespace, PODS)
     added: list[str] = []
     store.subscribe(lambda old, new: added.append(new.name) if old is None and new is not None else None)
@@ -247,7 +231,7 @@ def test_watches_that_end_are_resumed_without_a_gap(client: Client, namespace: s
         assert informers.wait_synced(WAIT_SECONDS)
         while time.monotonic() - began < 3.5:
             names.append(f"pod-{len(names)}")
-            client.post(pods, raw_pod(names[-1], schedulerName="nobody"))
+            client.post(pods, raw_bare_pod(names[-1], schedulerName="nobody"))
             watched.until(lambda: len(added) == len(names))
     assert added == names
 
@@ -257,9 +241,9 @@ def test_an_informer_survives_the_death_of_the_server(
 ) -> None:
     """After `kill -9` the store stays as it was and is not current; after the restart it follows again."""
     store: Store[Pod] = Store()
-    watched = Watched(store)
+    watched = WatchedStores(store)
     pods = within(namespace, PODS)
-    client.post(pods, raw_pod("before", schedulerName="nobody"))
+    client.post(pods, raw_bare_pod("before", schedulerName="nobody"))
     informer = Informer(client, replace(PODS, path=pods), store)
     with following(informer):
         watched.until(lambda: store.get(Key(namespace, "before")))
@@ -270,7 +254,7 @@ def test_an_informer_survives_the_death_of_the_server(
             assert (informer.synced, [pod.name for pod in store.values()]) == (True, ["before"])
         finally:
             cluster.start_part("kube-apiserver")
-        client.post(pods, raw_pod("after", schedulerName="nobody"))
+        client.post(pods, raw_bare_pod("after", schedulerName="nobody"))
         watched.until(lambda: store.get(Key(namespace, "after")))
         assert store.get(Key(namespace, "before")) is not None
         cluster.wait("the watch", lambda: informer.is_current(time.monotonic()))
@@ -294,10 +278,10 @@ def test_the_real_server_says_that_a_version_has_expired(client: Client) -> None
 def test_an_informer_whose_version_has_expired_lists_again(client: Client, namespace: str) -> None:
     """It holds a pod that was deleted long ago and resumes from then: the pod goes, and what is new comes."""
     pods = within(namespace, PODS)
-    client.post(pods, raw_pod("new", schedulerName="nobody"))
+    client.post(pods, raw_bare_pod("new", schedulerName="nobody"))
     store: Store[Pod] = Store()
     store.put(Pod(namespace, "ghost"))
-    watched = Watched(store)
+    watched = WatchedStores(store)
     informer = Informer(client, replace(PODS, path=pods), store)
     informer._version = "1"
     with following(informer):

@@ -7,15 +7,7 @@ import pytest
 from kube.crashpoints import VARIABLE, Call, Fault, Faults, Moment, parse_fault
 from kube.errors import NotFound
 from placement.configuration import ConfigurationError
-
-
-class Died(BaseException):
-    """Stands for SIGKILL."""
-
-
-def die() -> None:
-    raise Died
-
+from tests.kube.sigkill import Died, die
 
 BAD = ["x", "before", "before:evict", "before:evict:", "before:evict:0", "before:evict:-1", "before:evict:1.5"]
 BAD += [

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from kube.resources import (
     NAMESPACES,
     NODES,
     NOMINATIONS,
+    PLANNED_REMOVALS,
     PODS,
     PODS_IN_FULL,
     PRIORITY_CLASSES,
@@ -24,6 +26,7 @@ from kube.resources import (
     REPLICA_SETS_IN_USE,
     SCALE_UPS,
     STATEFUL_SETS,
+    UNSCHEDULED,
     Resource,
 )
 from placement import names
@@ -45,7 +48,7 @@ from placement.model import (
     Template,
     Workload,
 )
-from tests.kube.objects import Raw, bookmark, event, page, raw_pod, status
+from tests.builders.api import Raw, bookmark, event, page, raw_pod, status
 
 
 def decoded(resource: Resource[Any], raw: Raw) -> Any:
@@ -366,6 +369,24 @@ def test_a_deployment_is_a_workload() -> None:
     )
 
 
+ENDED = {"type": "Progressing", "reason": "NewReplicaSetAvailable", "lastUpdateTime": "2026-03-01T12:00:00Z"}
+ROLLED_OUT = {
+    "a rollout that ended": ("2", ENDED, datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()),
+    "a rollout that is under way": ("2", {**ENDED, "reason": "ReplicaSetUpdated"}, 0.0),
+    "the first revision": ("1", ENDED, 0.0),
+    "a condition without a time": ("2", {"type": "Progressing", "reason": "NewReplicaSetAvailable"}, 0.0),
+}
+
+
+@pytest.mark.parametrize(("revision", "condition", "expected"), ROLLED_OUT.values(), ids=ROLLED_OUT.keys())
+def test_a_deployment_says_when_its_rollout_ended(revision: str, condition: dict[str, str], expected: float) -> None:
+    """The first revision is no rollout: nothing was there before."""
+    available = {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"}
+    raw = named(spec={}, status={"conditions": [available, condition]})
+    raw["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": revision}
+    assert decoded(DEPLOYMENTS, raw).rolled_out == expected
+
+
 def test_a_recreating_deployment_says_so() -> None:
     """With Recreate no replacement comes up first."""
     assert decoded(DEPLOYMENTS, named(spec={"strategy": {"type": "Recreate"}})).rollout.recreate
@@ -537,9 +558,23 @@ def test_a_sign_is_dated_by_when_it_was_last_seen(dated: Raw, expected: float) -
 
 def test_of_signs_only_those_that_we_go_by_are_asked_for() -> None:
     """A cluster has very many Events."""
-    assert [resource.query for resource in (DELETED_NODES, SCALE_UPS, NOMINATIONS)] == [
-        {"fieldSelector": f"reason={reason}"} for reason in ("DeletingNode", "TriggeredScaleUp", "Nominated")
+    assert [resource.query for resource in (DELETED_NODES, PLANNED_REMOVALS, SCALE_UPS, NOMINATIONS)] == [
+        {"fieldSelector": f"reason={reason}"}
+        for reason in ("DeletingNode", "DisruptionTerminating", "TriggeredScaleUp", "Nominated")
     ]
+    assert UNSCHEDULED.query == {"fieldSelector": "reason=FailedScheduling,source=karpenter"}
+
+
+def test_what_karpenter_says_of_a_pod_is_read_with_its_text() -> None:
+    """The text of others is not kept."""
+    raw = {
+        "metadata": {"name": "e", "namespace": "shop"},
+        "reason": "FailedScheduling",
+        "involvedObject": {"kind": "Pod", "name": "p"},
+        "message": "Failed to schedule pod",
+    }
+    assert decoded(UNSCHEDULED, raw).message == "Failed to schedule pod"
+    assert decoded(NOMINATIONS, raw).message == ""
 
 
 WRONG: dict[str, tuple[Resource[Any], Raw]] = {

@@ -153,7 +153,7 @@ def test_a_failure_does_not_restart_the_wait() -> None:
 
 
 @dataclass
-class Server:
+class LeaseServer:
     """The API's part of it: one object, and versions."""
 
     record: LeaseRecord = ABSENT
@@ -171,7 +171,7 @@ class Server:
 
 
 @dataclass
-class Contender:
+class SimulatedContender:
     """One process, with a clock of its own that begins anywhere and runs a little wrong."""
 
     state: Knowledge
@@ -188,7 +188,7 @@ class Contender:
         return self.alive and self.state.is_leading(self.clock(time))
 
 
-class World:
+class SimulatedElection:
     """Contenders, a server and a bad network, all in one heap of events."""
 
     def __init__(self, chance: random.Random, terms: Terms, drift: float, trouble: float) -> None:
@@ -196,8 +196,8 @@ class World:
         self.terms = terms
         self.drift = drift
         self.trouble = trouble  # how often a message is late, or lost
-        self.server = Server()
-        self.contenders: list[Contender] = []
+        self.server = LeaseServer()
+        self.contenders: list[SimulatedContender] = []
         self.time = 0.0
         self.most = 0  # that led at once
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -213,18 +213,18 @@ class World:
             event()
             self.most = max(self.most, len(self.leaders()))
 
-    def leaders(self) -> list[Contender]:
+    def leaders(self) -> list[SimulatedContender]:
         return [each for each in self.contenders if each.leads(self.time)]
 
-    def join(self) -> Contender:
+    def join(self) -> SimulatedContender:
         rate = 1 + self.drift * self.chance.uniform(-1, 1)
         state = Knowledge(f"c{len(self.contenders)}", self.terms)
-        contender = Contender(state, rate, self.chance.uniform(0, 1000))
+        contender = SimulatedContender(state, rate, self.chance.uniform(0, 1000))
         self.contenders.append(contender)
         self.go_on(contender, Woken())
         return contender
 
-    def go_on(self, contender: Contender, observed: Observed) -> None:
+    def go_on(self, contender: SimulatedContender, observed: Observed) -> None:
         """One turn of its thread."""
         if not contender.alive:
             return
@@ -245,7 +245,7 @@ class World:
                 new = LeaseRecord("", contender.state.identity, 15.0)
                 self.send(contender, lambda: _begun(self.server.store(over, new), now))
 
-    def send(self, contender: Contender, request: Callable[[], Observed]) -> None:
+    def send(self, contender: SimulatedContender, request: Callable[[], Observed]) -> None:
         """It arrives, perhaps late, perhaps when its sender has given up or died, perhaps never; so does the answer."""
         arrives, gives_up = self.time + self.delay(), self.time + 2.5 / contender.rate
         answered: list[bool] = []
@@ -314,17 +314,17 @@ def _begun(observed: Observed, began_at: float) -> Observed:
     return replace(observed, began_at=began_at) if isinstance(observed, Wrote) else observed
 
 
-def history(seed: int, contenders: int, trouble: float, terms: Terms = TERMS, drift: float = 0.15) -> World:
+def history(seed: int, contenders: int, trouble: float, terms: Terms = TERMS, drift: float = 0.15) -> SimulatedElection:
     """Four minutes in which something befalls the leader every 15 s or so."""
-    world = World(random.Random(seed), terms, drift, trouble)
+    election = SimulatedElection(random.Random(seed), terms, drift, trouble)
     for _ in range(contenders):
-        world.join()
+        election.join()
     time = 0.0
-    while (time := time + world.chance.expovariate(1 / 15)) < 240:
-        befalls = [world.kill, world.leave, world.pause, world.hang, world.delete, world.meddle]
-        world.at(time, world.chance.choice(befalls))
-    world.run(240)
-    return world
+    while (time := time + election.chance.expovariate(1 / 15)) < 240:
+        befalls = [election.kill, election.leave, election.pause, election.hang, election.delete, election.meddle]
+        election.at(time, election.chance.choice(befalls))
+    election.run(240)
+    return election
 
 
 @given(seed=st.integers(0, 2**32), contenders=st.integers(2, 5), trouble=st.sampled_from([0.0, 0.05, 0.3, 0.6]))
@@ -340,71 +340,71 @@ def test_the_simulation_would_show_two_leaders() -> None:
     assert any(history(seed, 3, 0.3, drift=0.6).most > 1 for seed in range(50))
 
 
-def quiet(seed: int, contenders: int) -> World:
+def quiet(seed: int, contenders: int) -> SimulatedElection:
     """A good network, in which somebody leads."""
-    world = World(random.Random(seed), TERMS, drift=0.05, trouble=0.0)
+    election = SimulatedElection(random.Random(seed), TERMS, drift=0.05, trouble=0.0)
     for _ in range(contenders):
-        world.join()
-    world.run(30, stop=lambda: bool(world.leaders()))
-    assert world.leaders()
-    world.run(world.time + world.chance.uniform(0, 10))
-    return world
+        election.join()
+    election.run(30, stop=lambda: bool(election.leaders()))
+    assert election.leaders()
+    election.run(election.time + election.chance.uniform(0, 10))
+    return election
 
 
 @given(seed=st.integers(0, 2**32), contenders=st.integers(2, 5))
 def test_after_a_kill_somebody_leads_again_in_time(seed: int, contenders: int) -> None:
     """Within the duration, 5 % of it for slow clocks, and 1.5 s to notice and write."""
-    world = quiet(seed, contenders)
-    killed = world.time
-    world.kill()
-    world.run(killed + 60, stop=lambda: bool(world.leaders()))
-    assert world.time - killed <= 15 * 1.06 + 1.5
+    election = quiet(seed, contenders)
+    killed = election.time
+    election.kill()
+    election.run(killed + 60, stop=lambda: bool(election.leaders()))
+    assert election.time - killed <= 15 * 1.06 + 1.5
 
 
 @given(seed=st.integers(0, 2**32), contenders=st.integers(2, 5))
 def test_a_leader_whose_loop_hangs_is_followed_in_time(seed: int, contenders: int) -> None:
     """As after a kill, and 1.5 s for others to see a renewal that was on its way; never two lead meanwhile."""
-    world = quiet(seed, contenders)
-    (hung,) = world.leaders()
-    began = world.time
-    world.hang(600)
-    world.run(began + 60, stop=lambda: bool(world.leaders()) and world.leaders() != [hung])
-    assert world.time - began <= 15 * 1.06 + 1.5 + 1.5
-    assert world.leaders() != [hung]
-    assert world.most == 1
+    election = quiet(seed, contenders)
+    (hung,) = election.leaders()
+    began = election.time
+    election.hang(600)
+    election.run(began + 60, stop=lambda: bool(election.leaders()) and election.leaders() != [hung])
+    assert election.time - began <= 15 * 1.06 + 1.5 + 1.5
+    assert election.leaders() != [hung]
+    assert election.most == 1
 
 
 @given(seed=st.integers(0, 2**32), seconds=st.floats(0, 60))
 def test_a_lone_leader_leads_again_when_its_loop_goes_on(seed: int, seconds: float) -> None:
     """It still holds the Lease, and renews it."""
-    world = quiet(seed, 1)
-    (leader,) = world.leaders()
-    world.hang(seconds)
-    over = world.time + seconds
-    world.run(over)
-    world.run(over + 60, stop=lambda: bool(world.leaders()))
-    assert world.leaders() == [leader]
-    assert world.time - over <= 3.0
+    election = quiet(seed, 1)
+    (leader,) = election.leaders()
+    election.hang(seconds)
+    over = election.time + seconds
+    election.run(over)
+    election.run(over + 60, stop=lambda: bool(election.leaders()))
+    assert election.leaders() == [leader]
+    assert election.time - over <= 3.0
 
 
 @given(seed=st.integers(0, 2**32), contenders=st.integers(2, 5))
 def test_who_leaves_is_followed_at_once(seed: int, contenders: int) -> None:
     """Those that wait look every second or so."""
-    world = quiet(seed, contenders)
-    left = world.time
-    world.leave()
-    world.run(left + 60, stop=lambda: bool(world.leaders()))
-    assert world.time - left <= 2.5
+    election = quiet(seed, contenders)
+    left = election.time
+    election.leave()
+    election.run(left + 60, stop=lambda: bool(election.leaders()))
+    assert election.time - left <= 2.5
 
 
 @given(seed=st.integers(0, 2**32), contenders=st.integers(1, 4))
 def test_a_leader_in_peace_leads_on(seed: int, contenders: int) -> None:
     """For minutes, and also if the Lease is deleted or emptied under it."""
-    world = quiet(seed, contenders)
-    (leader,) = world.leaders()
-    begun = world.time
+    election = quiet(seed, contenders)
+    (leader,) = election.leaders()
+    begun = election.time
     for seconds in range(30, 180, 30):
-        world.at(begun + seconds, world.chance.choice([world.delete, world.meddle]))
+        election.at(begun + seconds, election.chance.choice([election.delete, election.meddle]))
     for seconds in range(180):
-        world.run(begun + seconds)
-        assert world.leaders() == [leader]
+        election.run(begun + seconds)
+        assert election.leaders() == [leader]

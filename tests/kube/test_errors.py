@@ -19,7 +19,7 @@ from kube.errors import (
     Unreachable,
     error_from,
 )
-from tests.kube.objects import status
+from tests.builders.api import status
 
 CASES: dict[str, tuple[int, bytes, type[ApiError]]] = {
     "a bad request has no class of its own": (400, status(400, "BadRequest"), ApiError),

@@ -13,20 +13,13 @@ import pytest
 
 from kube.errors import AlreadyExists, Conflict, Forbidden, Garbled, NotFound, Unreachable
 from kube.events import BURST, NOTE_BYTES, Bucket, EventWriter, Note, Reporter, Tally, raw_event, write
-from placement.model import Kind, Workload
+from tests.builders.model import workload
+from tests.manualclock import ManualClock
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 250_000, UTC)
-WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "uid-web", 10)
+WEB = workload(uid="uid-web")
 TOLD = Note.about(WEB, "PolicyMistake", "70 does not count")
 PATH = "/apis/events.k8s.io/v1/namespaces/shop/events"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 class FakeEvents:
@@ -74,11 +67,11 @@ class FakeEvents:
 
 def test_the_first_time_is_written_at_once_and_the_rest_every_few_minutes() -> None:
     """Told every second from 0 s to 600 s with a pause of 300 s: once, then 300 more, then 300 more."""
-    clock = Clock()
+    clock = ManualClock()
     tally = Tally(clock, every_seconds=300)
     written = []
     for second in range(601):
-        clock.seconds = 1000.0 + second
+        clock.now = 1000.0 + second
         note = tally.count(TOLD)
         if note is not None:
             written.append((second, note.count))
@@ -92,14 +85,14 @@ def test_the_first_time_is_written_at_once_and_the_rest_every_few_minutes() -> N
 )
 def test_another_thing_is_another_event(other: Note) -> None:
     """A mistake that was changed into another mistake is told at once."""
-    tally = Tally(Clock())
+    tally = Tally(ManualClock())
     assert (tally.count(TOLD), tally.count(other)) == (TOLD, other)
     assert TOLD.event_name != other.event_name
 
 
 def test_what_could_not_be_written_is_due_when_it_is_told_again() -> None:
     """With the times that were not written."""
-    tally = Tally(Clock())
+    tally = Tally(ManualClock())
     first = tally.count(TOLD)
     assert first is not None
     tally.put_back(first)
@@ -108,7 +101,7 @@ def test_what_could_not_be_written_is_due_when_it_is_told_again() -> None:
 
 def test_memory_is_bounded() -> None:
     """A thousand workloads with mistakes take no more room than was given."""
-    tally = Tally(Clock(), remembered=100)
+    tally = Tally(ManualClock(), remembered=100)
     for number in range(1000):
         tally.count(replace(TOLD, uid=str(number)))
     assert len(tally) == 100
@@ -116,12 +109,12 @@ def test_memory_is_bounded() -> None:
 
 def test_a_bucket_gives_a_burst_and_then_so_many_a_second() -> None:
     """25 at once, none after that, 5 more a second later, never more than 25."""
-    clock = Clock()
+    clock = ManualClock()
     bucket = Bucket(clock, per_second=5, burst=25)
     assert [bucket.take() for _ in range(26)].count(True) == 25
-    clock.seconds += 1
+    clock.now += 1
     assert [bucket.take() for _ in range(10)].count(True) == 5
-    clock.seconds += 1000
+    clock.now += 1000
     assert [bucket.take() for _ in range(50)].count(True) == 25
 
 
@@ -174,6 +167,14 @@ def test_a_second_write_raises_the_count() -> None:
     assert api.counts == [204]
 
 
+def test_what_is_said_once_has_no_count() -> None:
+    """A new leader does not know what the last one said, and says it again: nothing changes."""
+    api = FakeEvents()
+    for instance in ("rebalancer-1", "rebalancer-2"):
+        write(api, replace(TOLD, is_once=True), Reporter(instance=instance), NOW)
+    assert api.counts == [1]
+
+
 def test_an_event_that_expires_in_between_is_created_anew() -> None:
     """The name was taken, then it is not there to be read."""
     api = FakeEvents()
@@ -205,7 +206,7 @@ def api() -> FakeEvents:
 
 @pytest.fixture
 def writer(api: FakeEvents) -> Iterator[EventWriter]:
-    writer = EventWriter(api, "webhook-1", now=Clock(), clock=lambda: NOW)
+    writer = EventWriter(api, "webhook-1", now=ManualClock(), clock=lambda: NOW)
     writer.start()
     yield writer
     writer.stop()
@@ -245,13 +246,13 @@ def test_telling_never_waits_for_an_api_that_hangs() -> None:
     """The queue fills, the thread is stuck, and whoever tells returns."""
     released = threading.Event()
 
-    class Hanging(FakeEvents):
+    class HangingEvents(FakeEvents):
         def post(self, path: str, body: Any) -> Any:
             released.wait(30)
             return super().post(path, body)
 
-    api = Hanging()
-    writer = EventWriter(api, "webhook-1", now=Clock(), queued=3)
+    api = HangingEvents()
+    writer = EventWriter(api, "webhook-1", now=ManualClock(), queued=3)
     writer.start()
     for number in range(20):
         writer.tell(replace(WEB, uid=str(number)), "PolicyMistake", "70")

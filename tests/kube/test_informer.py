@@ -16,8 +16,8 @@ from kube.informer import Informer, InformerSet, NextStep, Pace, Stage, delay_se
 from kube.resources import NODES, PODS, Resource
 from kube.store import Store
 from placement.model import Node, Pod
-from tests.kube.objects import bookmark, event, page, raw_pod, status
-from tests.kube.scripted import Answer, Lines, Script
+from tests.builders.api import bookmark, event, page, raw_pod, status
+from tests.kube.scripted import Answer, Script, WatchLines
 
 FAST = Pace(first_delay_seconds=0.001, longest_delay_seconds=0.01, silence_seconds=5.0, shortest_watch_seconds=0.0)
 EXPIRED = status(410, "Expired", "too old resource version")
@@ -67,7 +67,7 @@ def test_the_delay_is_never_shorter_than_the_server_asks_for() -> None:
 # --- against a scripted server ------------------------------------------------------------------------------------
 
 
-class Follower:
+class FollowedPods:
     """An informer of pods under test, with what its store was told."""
 
     def __init__(self, client: Client, pace: Pace, step_seconds: float, resource: Resource[Pod]) -> None:
@@ -92,7 +92,7 @@ class Follower:
         return sorted(pod.name for pod in self.store.values())
 
 
-Follow = Callable[..., Follower]
+Follow = Callable[..., FollowedPods]
 
 
 def eventually(condition: Callable[[], bool], timeout_seconds: float = 5.0) -> bool:
@@ -106,12 +106,12 @@ def eventually(condition: Callable[[], bool], timeout_seconds: float = 5.0) -> b
 @pytest.fixture
 def follow(script: Script, client: Client) -> Iterator[Follow]:
     """Starts an informer of pods; stops it in the end, and sees its thread end when the server lets go of it."""
-    followers: list[Follower] = []
+    followers: list[FollowedPods] = []
 
     def make(
         pace: Pace = FAST, step_seconds: float = 0.0, *, start: bool = True, resource: Resource[Pod] = PODS
-    ) -> Follower:
-        followers.append(Follower(client, pace, step_seconds, resource))
+    ) -> FollowedPods:
+        followers.append(FollowedPods(client, pace, step_seconds, resource))
         if start:
             followers[-1].informer.start()
         return followers[-1]
@@ -142,7 +142,7 @@ def test_it_follows_additions_updates_and_deletions(script: Script, follow: Foll
     """Each is told to subscribers with both sides."""
     script.answer(page(raw_pod("a")))
     added, placed = event("ADDED", raw_pod("b", version=11)), event("MODIFIED", raw_pod("b", version=12, node="n1"))
-    script.watch(Lines([added, placed, event("DELETED", raw_pod("a", version=13))]))
+    script.watch(WatchLines([added, placed, event("DELETED", raw_pod("a", version=13))]))
     follower = follow()
     changes = [follower.next_change() for _ in range(4)]
     assert changes == [("", "a"), ("", "b"), ("b", "b"), ("a", "")]
@@ -154,7 +154,7 @@ def test_what_is_not_kept_is_as_good_as_not_there(script: Script, follow: Follow
     script.answer(page(raw_pod("a", node="n1"), raw_pod("b")))
     gone, back = event("MODIFIED", raw_pod("a", version=11)), event("MODIFIED", raw_pod("b", version=12, node="n1"))
     never = event("ADDED", raw_pod("c", version=13))
-    script.watch(Lines([gone, back, never, event("ADDED", raw_pod("d", version=14, node="n1"))]))
+    script.watch(WatchLines([gone, back, never, event("ADDED", raw_pod("d", version=14, node="n1"))]))
     follower = follow(resource=replace(PODS, keeps=lambda pod: pod.node))
     changes = [follower.next_change() for _ in range(4)]
     assert changes == [("", "a"), ("a", ""), ("", "b"), ("", "d")]
@@ -163,7 +163,7 @@ def test_what_is_not_kept_is_as_good_as_not_there(script: Script, follow: Follow
 def test_versions_tell_what_the_store_knows(script: Script, follow: Follow) -> None:
     """While a change is told, `latest` covers it and `applied` does not yet; bookmarks move `applied` alone."""
     script.answer(page(raw_pod("a"), version=10))
-    script.watch(Lines([event("ADDED", raw_pod("b", version=11)), bookmark(19)]))
+    script.watch(WatchLines([event("ADDED", raw_pod("b", version=11)), bookmark(19)]))
     follower = follow(start=False)
     told: list[tuple[int, int]] = []
     follower.store.subscribe(lambda _old, _new: told.append((follower.informer.latest, follower.informer.applied)))
@@ -183,20 +183,22 @@ def test_it_is_not_synced_before_the_last_page(script: Script, follow: Follow) -
     assert not follower.informer.wait_synced(0.01)
 
 
-ENDS: dict[str, Lines] = {
-    "ended by the server, as every few minutes": Lines([bookmark(42)], then="end"),
-    "cut": Lines([bookmark(42)], then="cut"),
-    "a line that is no JSON": Lines([bookmark(42), b"garbage"]),
-    "a line that is no event": Lines([bookmark(42), b'{"kind": "Pod"}']),
-    "an error that passes": Lines([bookmark(42), b'{"type":"ERROR","object":' + status(500, "InternalError") + b"}"]),
+ENDS: dict[str, WatchLines] = {
+    "ended by the server, as every few minutes": WatchLines([bookmark(42)], then="end"),
+    "cut": WatchLines([bookmark(42)], then="cut"),
+    "a line that is no JSON": WatchLines([bookmark(42), b"garbage"]),
+    "a line that is no event": WatchLines([bookmark(42), b'{"kind": "Pod"}']),
+    "an error that passes": WatchLines(
+        [bookmark(42), b'{"type":"ERROR","object":' + status(500, "InternalError") + b"}"]
+    ),
 }
 
 
 @pytest.mark.parametrize("watch", ENDS.values(), ids=ENDS.keys())
-def test_a_watch_that_ends_is_resumed_from_the_last_version(script: Script, follow: Follow, watch: Lines) -> None:
+def test_a_watch_that_ends_is_resumed_from_the_last_version(script: Script, follow: Follow, watch: WatchLines) -> None:
     """Also from a bookmark's, which is what they are for; nothing is listed again and nothing forgotten."""
     script.answer(page(raw_pod("a"), version=10))
-    script.watch(watch, Lines([event("ADDED", raw_pod("b", version=43))]))
+    script.watch(watch, WatchLines([event("ADDED", raw_pod("b", version=43))]))
     follower = follow()
     assert [follower.next_change(), follower.next_change()] == [("", "a"), ("", "b")]
     asked = [script.next_request() for _ in range(3)]
@@ -206,14 +208,14 @@ def test_a_watch_that_ends_is_resumed_from_the_last_version(script: Script, foll
 def test_a_silent_connection_is_given_up_and_resumed(script: Script, follow: Follow) -> None:
     """A connection that died unnoticed shows by its silence."""
     script.answer(page(raw_pod("a"), version=10))
-    script.watch(Lines([bookmark(42)]), Lines([event("ADDED", raw_pod("b", version=43))]))
+    script.watch(WatchLines([bookmark(42)]), WatchLines([event("ADDED", raw_pod("b", version=43))]))
     follower = follow(replace(FAST, silence_seconds=0.05))
     assert [follower.next_change(), follower.next_change()] == [("", "a"), ("", "b")]
 
 
-GONE: dict[str, Answer | Lines] = {
+GONE: dict[str, Answer | WatchLines] = {
     "as the status of the watch": Answer(EXPIRED, status=410),
-    "as an event": Lines([EXPIRED_EVENT]),
+    "as an event": WatchLines([EXPIRED_EVENT]),
     "as a version from the future": Answer(
         status(504, "Timeout", causes=[{"reason": "ResourceVersionTooLarge"}]), status=504
     ),
@@ -221,7 +223,7 @@ GONE: dict[str, Answer | Lines] = {
 
 
 @pytest.mark.parametrize("gone", GONE.values(), ids=GONE.keys())
-def test_an_expired_version_means_a_new_list(script: Script, follow: Follow, gone: Answer | Lines) -> None:
+def test_an_expired_version_means_a_new_list(script: Script, follow: Follow, gone: Answer | WatchLines) -> None:
     """The differences are told as if they had been watched, and the watch goes on from the new list."""
     script.answer(page(raw_pod("a"), raw_pod("b"), version=10), page(raw_pod("b"), raw_pod("c"), version=50))
     script.watch(gone)
@@ -255,7 +257,7 @@ BAD_LISTS: dict[str, Answer] = {
 def test_a_failed_list_leaves_the_store_as_it_was(script: Script, follow: Follow, bad: Answer) -> None:
     """A failed read is never an empty read; when the server is well again the list is repeated."""
     script.answer(page(raw_pod("a"), version=10), bad, page(raw_pod("b"), version=50))
-    script.watch(Lines([EXPIRED_EVENT]))
+    script.watch(WatchLines([EXPIRED_EVENT]))
     follower = follow()
     seen_while_failing: list[list[str]] = []
     follower.store.subscribe(lambda old, new: seen_while_failing.append(follower.names))
@@ -276,7 +278,7 @@ def test_a_bad_object_does_not_end_the_watch(script: Script, follow: Follow) -> 
     """It is counted and stays as it was; what comes after it is followed; its deletion still counts."""
     odd = raw_pod("a", version=11, node="n1") | {"status": "odd"}
     script.answer(page(raw_pod("a"), raw_pod("bad", labels=3), version=10))
-    script.watch(Lines([event("MODIFIED", odd), event("ADDED", raw_pod("b", version=12)), event("DELETED", odd)]))
+    script.watch(WatchLines([event("MODIFIED", odd), event("ADDED", raw_pod("b", version=12)), event("DELETED", odd)]))
     follower = follow()
     assert [follower.next_change() for _ in range(3)] == [("", "a"), ("", "b"), ("a", "")]
     assert follower.informer.rejected == 3
@@ -292,7 +294,7 @@ def test_a_watch_that_ends_at_once_again_and_again_is_not_hammered(
     """An end without a word counts as a failure each time, so that the delays grow."""
     caplog.set_level(logging.DEBUG, logger="kube.informer")
     script.answer(page(version=10))
-    script.watch(*[Lines(then="end")] * 3, Lines([event("ADDED", raw_pod("a", version=11))]))
+    script.watch(*[WatchLines(then="end")] * 3, WatchLines([event("ADDED", raw_pod("a", version=11))]))
     follower = follow(replace(FAST, shortest_watch_seconds=60.0))
     assert follower.next_change() == ("", "a")
     failed = [level for level, message in messages(caplog) if "the watch ended as soon as it began" in message]
@@ -306,7 +308,7 @@ def test_trouble_is_logged_once_and_so_is_its_end(
     caplog.set_level(logging.INFO, logger="kube.informer")
     added = [event("ADDED", raw_pod(name, version=11)) for name in "abcd"]
     script.answer(*[Answer(b"", status=503)] * 5, page(version=10))
-    script.watch(Lines(added[:2], then="cut"), Lines(added[2:]))
+    script.watch(WatchLines(added[:2], then="cut"), WatchLines(added[2:]))
     follower = follow()
     assert [follower.next_change() for _ in range(4)] == [("", "a"), ("", "b"), ("", "c"), ("", "d")]
     lines = messages(caplog)
@@ -339,7 +341,7 @@ def test_the_opening_of_a_watch_counts_as_heard(script: Script, follow: Follow) 
 def test_every_event_counts_as_heard(script: Script, follow: Follow) -> None:
     """Each change moves the clock by 100: the list is at 100, the watch and "b" are at 200, "c" is at 300."""
     script.answer(page(raw_pod("a"), version=10))
-    script.watch(Lines([event("ADDED", raw_pod(name, version=11)) for name in "bc"]))
+    script.watch(WatchLines([event("ADDED", raw_pod(name, version=11)) for name in "bc"]))
     follower = follow(step_seconds=100.0)
     assert [follower.next_change() for _ in range(3)] == [("", "a"), ("", "b"), ("", "c")]
     assert follower.informer.age_seconds(300.0) == 0.0
@@ -348,7 +350,7 @@ def test_every_event_counts_as_heard(script: Script, follow: Follow) -> None:
 def test_a_quiet_watch_is_current_for_as_long_as_bookmarks_explain(script: Script, follow: Follow) -> None:
     """A minute of silence is normal, more than the pace allows is not, though the connection looks open."""
     script.answer(page(raw_pod("a"), version=10))
-    script.watch(Lines([event("ADDED", raw_pod("b", version=11))]))
+    script.watch(WatchLines([event("ADDED", raw_pod("b", version=11))]))
     follower = follow(replace(FAST, silence_seconds=90.0))
     assert [follower.next_change(), follower.next_change()] == [("", "a"), ("", "b")]
     informer = follower.informer
@@ -372,7 +374,7 @@ def test_knowledge_ages_while_the_server_is_down(script: Script, follow: Follow)
 def test_stopping_is_prompt(script: Script, follow: Follow) -> None:
     """Whether it is watching in silence or waiting to try again."""
     script.answer(page(version=10), page(version=10))
-    script.watch(Lines([bookmark(11)]), Answer(b"", status=503, retry_after="60"))
+    script.watch(WatchLines([bookmark(11)]), Answer(b"", status=503, retry_after="60"))
     watching = follow(replace(FAST, silence_seconds=60.0))
     script.next_request(watch=True)
     waiting = follow()
@@ -429,7 +431,7 @@ def test_a_set_that_has_listed_everything_is_synced(script: Script, client: Clie
     pods.subscribe(lambda old, new: opened.put(new))
     nodes.subscribe(lambda old, new: opened.put(new))
     script.answer(page(version=10), page(version=10))
-    script.watch(*[Lines([event("ADDED", raw_pod("a", version=11))])] * 2)
+    script.watch(*[WatchLines([event("ADDED", raw_pod("a", version=11))])] * 2)
     informers.start()
     try:
         assert informers.wait_synced(5)

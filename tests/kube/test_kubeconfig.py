@@ -19,8 +19,8 @@ from kubernetes.client import Configuration
 from kube.client import Client, connect
 from kube.errors import KubeconfigError, Unreachable
 from kube.kubeconfig import MemoryFiles, _token_reader, load_configuration, load_in_cluster
-from tests.kube.authority import Authority
-from tests.kube.scripted import Lines, Script
+from tests.kube.authority import LoopbackAuthority
+from tests.kube.scripted import Script, WatchLines
 
 AGENT = "test/1"
 
@@ -40,7 +40,7 @@ def kubeconfig(
     }
 
 
-def inlined(url: str, authority: Authority) -> dict[str, Any]:
+def inlined(url: str, authority: LoopbackAuthority) -> dict[str, Any]:
     user = {"client-certificate-data": inline(authority.client), "client-key-data": inline(authority.client_key)}
     return kubeconfig(url, {"certificate-authority-data": inline(authority.ca)}, user)
 
@@ -74,7 +74,7 @@ def assert_answers(client: Client, script: Script) -> None:
 
 def test_inline_certificates_work_and_are_never_written_to_a_file(
     tls_api: tuple[Script, str],
-    authority: Authority,
+    authority: LoopbackAuthority,
     tmp_path: Path,
     temporary: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -88,7 +88,7 @@ def test_inline_certificates_work_and_are_never_written_to_a_file(
         assert list(temporary.iterdir()) == []
 
 
-def test_closing_the_client_gives_the_memory_back(authority: Authority, tmp_path: Path) -> None:
+def test_closing_the_client_gives_the_memory_back(authority: LoopbackAuthority, tmp_path: Path) -> None:
     """Programs that connect again and again do not run out of descriptors."""
     file = written(tmp_path, inlined("https://127.0.0.1:1", authority))
     before = len(os.listdir("/proc/self/fd"))
@@ -97,7 +97,7 @@ def test_closing_the_client_gives_the_memory_back(authority: Authority, tmp_path
 
 
 def test_a_kubeconfig_may_be_an_inherited_memory_file(
-    tls_api: tuple[Script, str], authority: Authority, memory: MemoryFiles
+    tls_api: tuple[Script, str], authority: LoopbackAuthority, memory: MemoryFiles
 ) -> None:
     """`/dev/fd/N` works, so that a parent can hand over credentials without a file."""
     script, url = tls_api
@@ -107,7 +107,7 @@ def test_a_kubeconfig_may_be_an_inherited_memory_file(
 
 
 def test_paths_are_relative_to_the_kubeconfig(
-    tls_api: tuple[Script, str], authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tls_api: tuple[Script, str], authority: LoopbackAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not to the working directory, which is another one."""
     script, url = tls_api
@@ -131,11 +131,11 @@ def test_a_server_of_another_authority_is_not_trusted(tls_api: tuple[Script, str
 
 
 def test_a_watch_over_tls_is_closed_from_another_thread(
-    tls_api: tuple[Script, str], authority: Authority, tmp_path: Path
+    tls_api: tuple[Script, str], authority: LoopbackAuthority, tmp_path: Path
 ) -> None:
     """The reader ends at once and without an error, though the server would stay silent for a minute."""
     script, url = tls_api
-    script.watch(Lines([b"one"]))
+    script.watch(WatchLines([b"one"]))
     with closing(connect(written(tmp_path, inlined(url, authority)), user_agent=AGENT)) as client:
         stream = client.stream("/watch", {"watch": "true"}, read_timeout_seconds=60)
         lines = iter(stream)
@@ -164,7 +164,7 @@ def test_an_exec_plugin_gives_the_token(tmp_path: Path, memory: MemoryFiles) -> 
 
 
 def test_an_exec_plugin_gives_a_certificate_and_leaves_no_file(
-    tls_api: tuple[Script, str], authority: Authority, tmp_path: Path, temporary: Path
+    tls_api: tuple[Script, str], authority: LoopbackAuthority, tmp_path: Path, temporary: Path
 ) -> None:
     """The official loader writes it to a file; ours takes it into memory and removes that at once."""
     script, url = tls_api
@@ -283,7 +283,7 @@ def test_nothing_at_all_is_an_error(tmp_path: Path, memory: MemoryFiles) -> None
         load_configuration(None, None, memory, {"HOME": str(tmp_path)})
 
 
-def test_a_pod_uses_its_service_account(tmp_path: Path, authority: Authority) -> None:
+def test_a_pod_uses_its_service_account(tmp_path: Path, authority: LoopbackAuthority) -> None:
     """Address from the environment, token and CA from the mounted files."""
     written(tmp_path, "secret", "token")
     (tmp_path / "ca.crt").write_bytes(authority.ca)
@@ -294,7 +294,7 @@ def test_a_pod_uses_its_service_account(tmp_path: Path, authority: Authority) ->
     assert configuration.auth_settings()["BearerToken"]["value"] == "bearer secret"
 
 
-def test_memory_files_can_be_opened_by_path(authority: Authority, memory: MemoryFiles) -> None:
+def test_memory_files_can_be_opened_by_path(authority: LoopbackAuthority, memory: MemoryFiles) -> None:
     """More than once, since each connection loads the certificates anew."""
     path = memory.hold("ca", authority.ca)
     for _ in range(2):

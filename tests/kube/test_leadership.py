@@ -12,10 +12,10 @@ from kube.resources import LEADER, Lease
 from kube.store import Store
 from placement import names
 from placement.model import Key
-from tests.kube.objects import Raw, event, page
-from tests.kube.scripted import Lines, Script
+from tests.builders.api import Raw, event, page
+from tests.kube.scripted import Script, WatchLines
 from tests.kube.test_informer import eventually
-from tests.kube.test_membership import Clock
+from tests.manualclock import ManualClock
 
 KEY = Key(names.SYSTEM_NAMESPACE, names.LEASE)
 
@@ -25,8 +25,8 @@ def renewed(when: str, holder: str = "a") -> Lease:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock(0.0)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def store() -> Store[Lease]:
     return Store()
 
 
-def test_who_has_just_begun_to_look_has_missed_nothing(clock: Clock, store: Store[Lease]) -> None:
+def test_who_has_just_begun_to_look_has_missed_nothing(clock: ManualClock, store: Store[Lease]) -> None:
     """A webhook that starts before the first leader counts from its own start."""
     clock.now = 1000.0
     leadership = Leadership(store, clock)
@@ -42,7 +42,7 @@ def test_who_has_just_begun_to_look_has_missed_nothing(clock: Clock, store: Stor
     assert leadership.unled_seconds() == 59
 
 
-def test_every_renewal_counts_whatever_time_it_tells(clock: Clock, store: Store[Lease]) -> None:
+def test_every_renewal_counts_whatever_time_it_tells(clock: ManualClock, store: Store[Lease]) -> None:
     """Clocks differ, and may be put back."""
     leadership = Leadership(store, clock)
     for when in ("2999-01-01", "1999-01-01", ""):
@@ -51,7 +51,7 @@ def test_every_renewal_counts_whatever_time_it_tells(clock: Clock, store: Store[
         assert leadership.unled_seconds() == 0
 
 
-def test_a_hand_over_is_no_gap(clock: Clock, store: Store[Lease]) -> None:
+def test_a_hand_over_is_no_gap(clock: ManualClock, store: Store[Lease]) -> None:
     """Given up, and taken by another a moment later: the clock never went back to where it was."""
     leadership = Leadership(store, clock)
     store.put(renewed("1"))
@@ -73,7 +73,9 @@ NOBODY: dict[str, list[Lease | None]] = {
 
 
 @pytest.mark.parametrize("seen", NOBODY.values(), ids=NOBODY.keys())
-def test_without_a_holder_that_renews_nobody_leads(clock: Clock, store: Store[Lease], seen: list[Lease | None]) -> None:
+def test_without_a_holder_that_renews_nobody_leads(
+    clock: ManualClock, store: Store[Lease], seen: list[Lease | None]
+) -> None:
     """Also where the whole list is read again."""
     leadership = Leadership(store, clock)
     store.put(renewed("1"))
@@ -88,13 +90,13 @@ def raw_lease(spec: Raw, version: int) -> Raw:
     return {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(version)}}
 
 
-def test_the_leaders_lease_is_followed_and_no_other(script: Script, client: Client, clock: Clock) -> None:
+def test_the_leaders_lease_is_followed_and_no_other(script: Script, client: Client, clock: ManualClock) -> None:
     """As the rebalancers write it."""
     store = Store[Lease]()
     leadership, informer = Leadership(store, clock), Informer(client, LEADER, store)
     held = {"holderIdentity": "a", "renewTime": "2026-01-01T00:00:02.000000Z"}
     script.answer(page(raw_lease(released_spec(), 1)))
-    script.watch(Lines([event("MODIFIED", raw_lease(held, 2))]))
+    script.watch(WatchLines([event("MODIFIED", raw_lease(held, 2))]))
     clock.now = 30.0
     informer.start()
     assert eventually(lambda: leadership.unled_seconds() == 0)

@@ -13,8 +13,8 @@ from kube.client import Client
 from kube.election import Terms
 from kube.lease import PATH, Leader, permit_first_leader
 from kube.membership import PATH as LEASES
-from tests.kube.objects import status
-from tests.kube.scripted import Answer, Request, Script
+from tests.builders.api import status
+from tests.kube.scripted import Answer, ReceivedRequest, Script
 
 QUICK = Terms(duration_seconds=2, safe_seconds=1.0, renew_seconds=0.05, look_seconds=0.05, retry_seconds=0.02)
 
@@ -44,7 +44,7 @@ def lease(version: int, holder: str = "", seconds: int = 15, **spec: Any) -> byt
     return json.dumps({"metadata": {"resourceVersion": str(version)}, "spec": raw}).encode()
 
 
-def line(request: Request) -> str:
+def line(request: ReceivedRequest) -> str:
     return f"{request.method} {request.path}"
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kube.resources import PODS, PODS_IN_FULL
-from placement.model import NO_NEEDS, HardSpread, Needs, NodeRequirement, Pod, PodTerm, Toleration
-from tests.kube.objects import Raw, event, page, raw_pod
+from placement.model import NO_NEEDS, HardSpread, HostPort, Needs, NodeRequirement, Pod, PodTerm, Toleration
+from tests.builders.api import Raw, event, page, raw_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -86,9 +86,12 @@ def test_limits_are_added_up_like_requests() -> None:
 
 def test_hard_spreading_is_read_with_what_changes_how_it_counts() -> None:
     constraint = {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}
-    more = {"minDomains": 3, "nodeAffinityPolicy": "Ignore"}
-    read = needs(topologySpreadConstraints=[constraint, constraint | more])
-    assert read.hard_spread == (HardSpread("zone", 2), HardSpread("zone", 2, {}, 3, counts_all_nodes=True))
+    more = {"minDomains": 3, "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor", "matchLabelKeys": ["rev"]}
+    read = needs(topologySpreadConstraints=[constraint, constraint | more | {"labelSelector": {}}])
+    assert read.hard_spread == (
+        HardSpread("zone", 2),
+        HardSpread("zone", 2, (), 3, counts_all_nodes=True, honors_taints=True, match_label_keys=("rev",)),
+    )
 
 
 VOLUMES: dict[str, tuple[list[Raw] | None, tuple[bool, bool]]] = {
@@ -117,22 +120,29 @@ def test_volumes_tell_claims_and_what_is_lost_with_the_pod(
     assert (read.has_claims, read.has_local_storage) == expected
 
 
-PORTS: dict[str, tuple[Raw, tuple[int, ...]]] = {
+PORTS: dict[str, tuple[Raw, tuple[HostPort, ...]]] = {
     "of its own network": ({"containers": [{"ports": [{"containerPort": 80}]}]}, ()),
-    "of the node": ({"containers": [{"ports": [{"containerPort": 80, "hostPort": 8080}]}]}, (8080,)),
+    "of the node": ({"containers": [{"ports": [{"containerPort": 80, "hostPort": 8080}]}]}, (HostPort(8080),)),
     "of several containers": (
         {"containers": [{"ports": [{"hostPort": 1}, {"hostPort": 2}]}, {"ports": None}, {"ports": [{"hostPort": 3}]}]},
-        (1, 2, 3),
+        (HostPort(1), HostPort(2), HostPort(3)),
+    ),
+    "of one address and protocol": (
+        {"containers": [{"ports": [{"hostPort": 1, "protocol": "UDP", "hostIP": "10.0.0.1"}]}]},
+        (HostPort(1, "UDP", "10.0.0.1"),),
     ),
     "zero is none": ({"containers": [{"ports": [{"containerPort": 80, "hostPort": 0}]}]}, ()),
-    "on the node's network all": ({"hostNetwork": True, "containers": [{"ports": [{"containerPort": 80}]}]}, (80,)),
-    "of a sidecar": ({"initContainers": [{"restartPolicy": "Always", "ports": [{"hostPort": 7}]}]}, (7,)),
+    "on the node's network all": (
+        {"hostNetwork": True, "containers": [{"ports": [{"containerPort": 80}]}]},
+        (HostPort(80),),
+    ),
+    "of a sidecar": ({"initContainers": [{"restartPolicy": "Always", "ports": [{"hostPort": 7}]}]}, (HostPort(7),)),
     "not of what ends before the pod serves": ({"initContainers": [{"ports": [{"hostPort": 7}]}]}, ()),
 }
 
 
 @pytest.mark.parametrize(("spec", "expected"), PORTS.values(), ids=PORTS.keys())
-def test_ports_of_the_host_are_told(spec: Raw, expected: tuple[int, ...]) -> None:
+def test_ports_of_the_host_are_told(spec: Raw, expected: tuple[HostPort, ...]) -> None:
     """Two such pods do not fit on one node."""
     assert needs(**spec).host_ports == expected
 
@@ -234,7 +244,8 @@ def test_of_spread_constraints_only_hard_ones_are_kept() -> None:
         {"topologyKey": "zone", "maxSkew": 3, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector},
         {"topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": None},
     ]
-    assert needs(topologySpreadConstraints=raw).hard_spread == (HardSpread("zone", 3, selector), HardSpread("rack"))
+    read = (NodeRequirement("app", "In", ("web",)),)
+    assert needs(topologySpreadConstraints=raw).hard_spread == (HardSpread("zone", 3, read), HardSpread("rack"))
 
 
 def test_the_rest_is_as_written() -> None:

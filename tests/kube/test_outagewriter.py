@@ -12,7 +12,7 @@ from kube.errors import Unreachable
 from kube.outagewriter import READ_SECONDS, Notes
 from placement.model import Class
 from placement.outage import Outage
-from tests.kube.objects import status
+from tests.builders.api import status
 from tests.kube.scripted import Answer, Script
 from tests.timing import timed, within
 

@@ -17,8 +17,9 @@ from placement import names
 from placement.handover import patches
 from placement.model import Key, Owner, Pod
 from placement.outcome import Outcome
-from tests.kube.objects import status
-from tests.kube.scripted import Answer, Request, Script
+from tests.builders.api import raw_pod, status
+from tests.kube.scripted import Answer, ReceivedRequest, Script
+from tests.kube.sigkill import Died, die
 
 KEY = Key("shop", "web-1")
 PATH = "/api/v1/namespaces/shop/pods/web-1"
@@ -35,11 +36,10 @@ def refused(code: int, reason: str, message: str = "", **details: Any) -> Answer
 
 
 def pod(uid: str = "u1", node: str = "n1", phase: str = "Running") -> bytes:
-    raw = {"metadata": {"uid": uid}, "spec": {"nodeName": node} if node else {}, "status": {"phase": phase}}
-    return json.dumps(raw).encode()
+    return json.dumps({**raw_pod("web-1", uid=uid, node=node), "status": {"phase": phase}}).encode()
 
 
-def asked(script: Script) -> list[Request]:
+def asked(script: Script) -> list[ReceivedRequest]:
     return [script.next_request() for _ in range(script.asked.qsize())]
 
 
@@ -285,14 +285,6 @@ def test_a_node_is_gone_only_if_the_api_says_so(script: Script, writer: PodWrite
     assert not writer.node_is_gone("n1")
     with pytest.raises(Exception, match="503"):
         writer.node_is_gone("n1")
-
-
-class Died(BaseException):
-    """Stands for SIGKILL."""
-
-
-def die() -> None:
-    raise Died
 
 
 DEATHS = {"before:fail:1": 2, "after:fail:1": 3, "before:delete:1": 4, "after:delete:1": 5, "after:any:2": 5}

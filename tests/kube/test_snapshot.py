@@ -7,7 +7,9 @@ from kube.errors import AnswerTooLarge, ApiError, Forbidden, Garbled, Gone, Serv
 from kube.resources import PODS, pages
 from kube.snapshot import STARTS, facts_of, read_all, read_snapshot, snapshot_from
 from placement.model import (
+    AttachLimits,
     Budget,
+    Claim,
     Kind,
     Namespace,
     Node,
@@ -16,9 +18,10 @@ from placement.model import (
     Quota,
     ReplicaSet,
     Snapshot,
+    Volume,
     Workload,
 )
-from tests.kube.objects import page, raw_pod, status
+from tests.builders.api import page, raw_pod, status
 from tests.kube.scripted import Answer, Endless, Script
 
 META = {"name": "x", "namespace": "shop", "uid": "u"}
@@ -27,12 +30,13 @@ META = {"name": "x", "namespace": "shop", "uid": "u"}
 def test_a_snapshot_is_one_list_of_each(script: Script, client: Client) -> None:
     """Deployments and StatefulSets are both workloads."""
     bare = {"metadata": META}
-    script.answer(*[page(bare)] * 8)
+    script.answer(*[page(bare)] * 11)
     snapshot = read_snapshot(client)
     assert [workload.kind for workload in snapshot.workloads] == [Kind.DEPLOYMENT, Kind.STATEFUL_SET]
     assert (set(snapshot.namespaces), set(snapshot.nodes)) == ({"x"}, {"x"})
     assert (len(snapshot.replica_sets), len(snapshot.pods)) == (1, 1)
     assert (len(snapshot.budgets), len(snapshot.quotas)) == (1, 1)
+    assert [type(each) for each in snapshot.others] == [Claim, Volume, AttachLimits]
 
 
 def test_pages_are_followed_by_their_token(script: Script, client: Client) -> None:

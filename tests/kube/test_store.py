@@ -6,12 +6,9 @@ import pytest
 
 from kube.store import Store
 from placement.model import Key, Pod
+from tests.builders.model import pod
 
 Change = tuple[Pod | None, Pod | None]
-
-
-def pod(name: str, node: str = "") -> Pod:
-    return Pod("shop", name, node=node)
 
 
 @pytest.fixture
@@ -28,7 +25,7 @@ def changes(store: Store[Pod]) -> list[Change]:
 
 def test_objects_are_found_by_key(store: Store[Pod]) -> None:
     """Each of them, until it is removed."""
-    a, b, c = pod("a", "n1"), pod("b", "n2"), pod("c")
+    a, b, c = pod("a", where="n1"), pod("b", where="n2"), pod("c")
     store.replace([a, b, c])
     assert (store.get(Key("shop", "b")), len(store), store.values()) == (b, 3, (a, b, c))
     store.remove(Key("shop", "b"))
@@ -39,18 +36,18 @@ def test_subscribers_hear_each_difference_once(store: Store[Pod], changes: list[
     """Addition, update and removal are told with both sides; writing the same again, or removing nothing, is silent."""
     store.put(pod("a"))
     store.put(pod("a"))
-    store.put(pod("a", "n1"))
+    store.put(pod("a", where="n1"))
     store.remove(Key("shop", "a"))
     store.remove(Key("shop", "a"))
-    assert changes == [(None, pod("a")), (pod("a"), pod("a", "n1")), (pod("a", "n1"), None)]
+    assert changes == [(None, pod("a")), (pod("a"), pod("a", where="n1")), (pod("a", where="n1"), None)]
 
 
 def test_a_relist_tells_what_it_shows_to_have_changed(store: Store[Pod], changes: list[Change]) -> None:
     """What happened while the watch was down is told as if it had been seen; what vanished comes first."""
     store.replace([pod("gone"), pod("same"), pod("moved")])
     changes.clear()
-    store.replace([pod("same"), pod("moved", "n1"), pod("new")])
-    assert changes == [(pod("gone"), None), (pod("moved"), pod("moved", "n1")), (None, pod("new"))]
+    store.replace([pod("same"), pod("moved", where="n1"), pod("new")])
+    assert changes == [(pod("gone"), None), (pod("moved"), pod("moved", where="n1")), (None, pod("new"))]
 
 
 def test_a_relist_keeps_the_object_that_is_held_already(store: Store[Pod]) -> None:
@@ -68,17 +65,17 @@ def test_a_list_that_fails_half_way_changes_nothing(store: Store[Pod], changes: 
         yield pod("b")
         raise ConnectionError
 
-    store.put(pod("a", "n1"))
+    store.put(pod("a", where="n1"))
     changes.clear()
     with pytest.raises(ConnectionError):
         store.replace(pages())
-    assert (store.values(), changes) == ((pod("a", "n1"),), [])
+    assert (store.values(), changes) == ((pod("a", where="n1"),), [])
 
 
 def test_a_subscriber_sees_the_store_as_it_is_after_the_change(store: Store[Pod]) -> None:
     """It may read the store, which is not locked then."""
     seen: list[int] = []
     store.subscribe(lambda old, new: seen.append(len(store)))
-    store.replace([pod("a", "n1"), pod("b", "n1")])
+    store.replace([pod("a", where="n1"), pod("b", where="n1")])
     store.remove(Key("shop", "a"))
     assert seen == [2, 2, 1]

@@ -26,6 +26,7 @@ from localcluster import LocalCluster
 from placement import names
 from placement.model import Key
 from placement.outcome import Outcome
+from tests.builders.api import raw_bare_pod, raw_budget
 from tests.timing import timed, within
 
 pytestmark = pytest.mark.cluster
@@ -47,26 +48,12 @@ def writer(client: Client) -> PodWriter:
 
 def create(client: Client, namespace: str, name: str, **spec: Any) -> str:
     """A pod; gives its UID. It stays where it is: on a node that is none, or without one."""
-    raw = {
-        "metadata": {"name": name, "labels": {"app": name}},
-        "spec": {
-            "containers": [{"name": "app", "image": "app"}],
-            "schedulerName": "nobody",
-            "terminationGracePeriodSeconds": 0,
-            **spec,
-        },
-    }
+    raw = raw_bare_pod(name, name, **{"schedulerName": "nobody", "terminationGracePeriodSeconds": 0, **spec})
     return str(client.post(f"/api/v1/namespaces/{namespace}/pods", raw)["metadata"]["uid"])
 
 
 def budget(client: Client, namespace: str, name: str, app: str) -> None:
-    raw = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
-    }
-    client.post(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", raw)
+    client.post(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", raw_budget(name, app, minAvailable=1))
 
 
 def running(client: Client, key: Key) -> None:

@@ -20,7 +20,7 @@ from localcluster.cluster import PartStatus
 from localcluster.janitor import start_time
 from localcluster.layout import LOOPBACK, Ports, free_ports
 from localcluster.nodes import LEASES, list_nodes, takes_pods
-from localcluster.parts import PARTS
+from localcluster.parts import KWOK, PARTS
 from localcluster.profile import NodePool, Profile
 from localcluster.reclaim import TERMINATION_TAINT, reclaim
 from localcluster.stages import READY_AFTER_ANNOTATION
@@ -124,6 +124,17 @@ def test_annotation_delays_readiness(whole: LocalCluster) -> None:
 
 def _time(text: str) -> datetime:
     return datetime.fromisoformat(text)
+
+
+def test_kwok_deletes_no_pod_that_nobody_has_deleted(whole: LocalCluster) -> None:
+    """It names no UID: a late call would hit the successor of the same name."""
+    deploy(whole, 1)
+    name = pods(whole)[0]["metadata"]["name"]
+    command = ["delete", "pod", name, "--grace-period=0", "--force"]
+    late = [whole.kubectl, f"--kubeconfig={whole.layout.client_kubeconfig(KWOK)}", *command]
+    refused = subprocess.run(late, capture_output=True, text=True, check=False)
+    assert "nobody has deleted" in refused.stderr
+    assert [pod["metadata"]["name"] for pod in pods(whole)] == [name]
 
 
 def test_server_tells_its_version(faulty: LocalCluster) -> None:

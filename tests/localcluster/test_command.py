@@ -31,7 +31,7 @@ except ClusterError as error:
 """
 
 
-class Terminal:
+class ClusterCommand:
     """Calls the command as a process of its own, always with the same directory."""
 
     def __init__(self, directory: Path) -> None:
@@ -54,16 +54,16 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
+def terminal(tmp_path: Path) -> Iterator[ClusterCommand]:
     """The directory's path is too long for a Unix socket on purpose."""
     directory = tmp_path / ("d" * 80) / "cluster"
-    yield Terminal(directory)
+    yield ClusterCommand(directory)
     owner = read_owner(directory)
     if owner is not None and owner.is_alive:
         os.kill(owner.pid, signal.SIGKILL)
 
 
-def test_life_of_a_cluster(terminal: Terminal) -> None:
+def test_life_of_a_cluster(terminal: ClusterCommand) -> None:
     """From up to down, each command does what it says and ends with the exit code of the design."""
     assert "no cluster is running" in terminal("status", code=3)
     told = terminal("up", "--kubernetes", "1.36", "--controller-qps", "200", "--controller-burst", "400")
@@ -99,7 +99,7 @@ def test_life_of_a_cluster(terminal: Terminal) -> None:
     assert "No cluster is running" in terminal("down")
 
 
-def test_interrupted_up_leaves_nothing(terminal: Terminal) -> None:
+def test_interrupted_up_leaves_nothing(terminal: ClusterCommand) -> None:
     """Ctrl-C while the cluster comes up stops the daemon as well, though it is in a session of its own."""
     with subprocess.Popen(terminal.command("up"), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         until(lambda: (terminal.directory / "logs" / "kube-apiserver.log").exists(), "the API server to be started")
@@ -111,14 +111,14 @@ def test_interrupted_up_leaves_nothing(terminal: Terminal) -> None:
     until(lambda: not terminal.directory.exists(), "the directory to go", 1.0)
 
 
-def test_bad_profile_starts_nothing(terminal: Terminal, tmp_path: Path) -> None:
+def test_bad_profile_starts_nothing(terminal: ClusterCommand, tmp_path: Path) -> None:
     """The mistakes are told with exit code 2, and no directory is made."""
     (tmp_path / "bad.yaml").write_text("pools: [{name: X}]")
     assert "6 mistake(s)" in terminal("up", "--profile", str(tmp_path / "bad.yaml"), code=2)
     assert not terminal.directory.exists()
 
 
-def test_failed_up_tells_why_and_leaves_nothing(terminal: Terminal) -> None:
+def test_failed_up_tells_why_and_leaves_nothing(terminal: ClusterCommand) -> None:
     """An error inside the daemon reaches the terminal: here a Service range that the API server refuses."""
     told = terminal("up", "--service-range", "127.96.0.0/31", code=3)
     assert "kube-apiserver died" in told

@@ -9,13 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from localcluster.build import ETCD, GIBIBYTE, KWOK, build_error, default_output, kubernetes_source, without_direct
+from localcluster.build import (
+    DESCHEDULER,
+    ETCD,
+    GIBIBYTE,
+    KARPENTER,
+    KWOK,
+    build_error,
+    default_output,
+    kubernetes_source,
+    without_direct,
+)
 from localcluster.errors import BAD_INPUT, ClusterError
 from localcluster.programs import (
     cache_directory,
     check_room,
     chosen_kubernetes,
     clean,
+    get_neighbour,
     get_programs,
     given_programs,
     locked,
@@ -72,6 +83,9 @@ def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (module / "kustomize/stage/pod").mkdir()
     (module / "kustomize/stage/pod/kustomization.yaml").write_text("resources: [pod-ready.yaml]\n")
     (module / "kustomize/stage/pod/pod-ready.yaml").write_text("kind: Stage\n")
+    for directory, name in (("kwok/charts/crds", "pools.yaml"), ("kwok/apis/crds", "classes.yaml")):
+        (module / directory).mkdir(parents=True)
+        (module / directory / name).write_text("kind: CustomResourceDefinition\n")
     script(tmp_path / "bin/go", FAKE_GO.replace("@MODULE@", str(module)).replace("@SEEN@", str(seen)))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     return seen
@@ -107,11 +121,10 @@ def test_kubernetes_is_stamped_with_its_version(minor: str, version: str) -> Non
 
 def test_wrapper_modules_are_complete() -> None:
     """Each wrapper pins its module, names its programs as tools, and holds the checksums for a read-only build."""
-    for minor in ("1.36", "1.37"):
-        for source in sources(minor):
-            go_mod = (source.directory / "go.mod").read_text()
-            assert all(package in go_mod for package in source.packages)
-            assert f"{source.module} v{source.version} h1:" in (source.directory / "go.sum").read_text()
+    for source in (*sources("1.36"), *sources("1.37"), KARPENTER, DESCHEDULER):
+        go_mod = (source.directory / "go.mod").read_text()
+        assert all(f"\ntool {package}\n" in go_mod or f"\t{package}\n" in go_mod for package in source.packages)
+        assert f"{source.module} v{source.version} h1:" in (source.directory / "go.sum").read_text()
 
 
 def test_source_key_changes_with_what_is_built() -> None:
@@ -133,6 +146,25 @@ def test_programs_are_built_once_and_only_they_stay(tmp_path: Path, fake_go: Pat
     assert "building etcd 3.6.14 (1 of 3): compiling" in shown.getvalue()
     fake_go.unlink()
     assert get_programs("1.36", Silent(), environment) == got
+    assert not fake_go.exists()
+
+
+def test_neighbours_are_built_once_and_only_when_asked_for(tmp_path: Path, fake_go: Path) -> None:
+    """The control plane comes without them; Karpenter comes with the definitions of its module."""
+    environment = {"SPOTWEAVE_CACHE": str(tmp_path / "cache")}
+    get_programs("1.36", Silent(), environment)
+    assert not list((tmp_path / "cache/programs").glob("karpenter-*"))
+    shown = StringIO()
+    got = get_neighbour(KARPENTER, Progress(shown), environment)
+    assert got.name.startswith("karpenter-1.14.1-")
+    assert "building karpenter 1.14.1 (1 of 1): compiling" in shown.getvalue()
+    assert sorted(path.name for path in got.iterdir()) == ["crds", "karpenter"]
+    assert sorted(path.name for path in (got / "crds").iterdir()) == ["classes.yaml", "pools.yaml"]
+    descheduler = get_neighbour(DESCHEDULER, Silent(), environment)
+    assert (descheduler / "descheduler").is_file()
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["lock", "programs"]
+    fake_go.unlink()
+    assert get_neighbour(KARPENTER, Silent(), environment) == got
     assert not fake_go.exists()
 
 
@@ -248,10 +280,10 @@ def test_programs_of_the_user_are_used_where_they_fit(tmp_path: Path) -> None:
 
 
 MISFITS = {
-    "etcd": ("etcd Version: 3.5.1", "it is version 3.5.1, needed is 3.6"),
-    "kwok": ("kwok version v0.7.0", "it is version 0.7.0, needed is 0.8"),
-    "kube-scheduler": ("Kubernetes v1.37.0", "it is version 1.37.0, needed is 1.36"),
-    "kubectl": ("hello", "it is version unknown, needed is 1.36"),
+    "etcd": ("etcd Version: 3.5.1", "its version is 3.5.1, but 3.6 is needed"),
+    "kwok": ("kwok version v0.7.0", "its version is 0.7.0, but 0.8 is needed"),
+    "kube-scheduler": ("Kubernetes v1.37.0", "its version is 1.37.0, but 1.36 is needed"),
+    "kubectl": ("hello", "its version is unknown, but 1.36 is needed"),
 }
 
 
@@ -283,7 +315,7 @@ def test_refused_program_is_built_instead_and_the_user_is_told(tmp_path: Path, f
     assert got["etcd"].is_relative_to(tmp_path / "cache")
     assert got["kwok"] == directory / "kwok"
     assert "not used from SPOTWEAVE_PROGRAMS" in shown.getvalue()
-    assert "3.5.1, needed is 3.6" in shown.getvalue()
+    assert "3.5.1, but 3.6 is needed" in shown.getvalue()
     assert fake_go.exists()
 
 
@@ -352,7 +384,7 @@ def test_progress_in_a_log_is_never_silent_for_long() -> None:
     ]
 
 
-class Terminal(StringIO):
+class FakeTerminal(StringIO):
     def isatty(self) -> bool:
         return True
 
@@ -360,7 +392,7 @@ class Terminal(StringIO):
 def test_progress_on_a_terminal_rewrites_its_line() -> None:
     """One line, overwritten to its full width, ended when the step is."""
     now = [0.0]
-    shown = Terminal()
+    shown = FakeTerminal()
     progress = Progress(shown, clock=lambda: now[0])
     progress.step("compiling")
     now[0] = 1.0

@@ -3,7 +3,6 @@
 import argparse
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from localcluster.nodes import raw_nodes
 from localcluster.parts import DEAD_KUBELET_LABEL
 from localcluster.profile import NodePool, Profile
 from localcluster.reclaim import TERMINATION_TAINT, Choice, Way, deleting_node_event, is_taken
+from tests.builders.api import raw_node
 
 PROFILE = Profile(
     (
@@ -38,22 +38,17 @@ def test_choice_means_the_same_for_nodes_and_pools(choice: Choice, names: list[s
     assert [name for pool in PROFILE.pools if choice.has_pool(pool) for name in pool.node_names] == names
 
 
-def node(labels: dict[str, str], *taints: str, cordoned: bool = False) -> dict[str, Any]:
-    spec = {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints], "unschedulable": cordoned}
-    return {"metadata": {"name": "n", "uid": "u", "labels": labels}, "spec": spec}
-
-
 def test_only_marked_nodes_count_as_taken() -> None:
     """A node that a person cordoned, or that is tainted by its profile, is left alone by `restore`."""
-    assert is_taken(node({DEAD_KUBELET_LABEL: "true"}))
-    assert is_taken(node({}, TERMINATION_TAINT))
-    assert not is_taken(node({}, "spot", cordoned=True))
+    assert is_taken(raw_node("n", {DEAD_KUBELET_LABEL: "true"}))
+    assert is_taken(raw_node("n", {}, TERMINATION_TAINT))
+    assert not is_taken(raw_node("n", {}, "spot", cordoned=True))
 
 
 def test_event_is_that_of_the_cloud_controller() -> None:
     """Whoever takes this Event as proof that the machine is gone must find every field as on a cloud."""
-    event = deleting_node_event(node({}), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
-    assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+    event = deleting_node_event(raw_node("n"), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-n"}
     assert event["source"] == {"component": "cloud-node-lifecycle-controller"}
     assert (event["type"], event["reason"]) == ("Normal", "DeletingNode")
     assert event["message"] == "Deleting node n because it does not exist in the cloud provider"

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from localcluster.process import spawn
-from tests.cluster.world import wait_for
+from tests.cluster.namespaceuser import wait_for
 
 Samples = dict[frozenset[tuple[str, str]], float]  # labels → value
 

@@ -14,16 +14,20 @@ from placement import names
 from placement.configuration import Configuration, MetricLimits
 from placement.decide import Reason
 from placement.metrics import METRICS, Type
-from placement.model import Class
+from placement.model import Class, Namespace, Owner, Pod
 from placement.observation import NOTHING_OBSERVED, Observed, PoolRecord
 from placement.outage import Outage, Outages
 from placement.plan.actions import Plan
+from placement.refusal import PatchRefusal, Refuser
 from rebalancer.index import Index
+from rebalancer.metrics import MOST_SKIPPED
 from rebalancer.metrics import RebalancerMetrics as RebalancerMetrics
-from tests.dashboard.boards import deployment, shown, snapshot
+from tests.builders.snapshots import deployment, snapshot
+from tests.dashboard.dashboardharness import dashboard_of
 from tests.monitoring.exposed import differences, families, of_leader, values
-from tests.rebalancer.rebalancing import Rebalancer
-from tests.rebalancer.simulation import Cluster
+from tests.rebalancer.rebalancing import SimulatedRebalancer
+from tests.rebalancer.simulation import SimulatedCluster
+from webhook.metrics import MOST_REFUSERS
 from webhook.metrics import WebhookMetrics as WebhookMetrics
 from webhook.review import Verdict
 
@@ -61,6 +65,7 @@ def test_the_webhook_exposes_what_the_table_says() -> None:
     metrics = WebhookMetrics()
     metrics.count(Verdict(Reason.OPTED_OUT))
     metrics.show_outages(lambda: [Outage(Class.SPOT, 1.0), Outage(Class.SPOT, 2.0, frozenset({"zone-a"}))])
+    metrics.show_refusals(lambda: [PatchRefusal(Refuser.QUOTA, "no-overflow", "exceeded quota: no-overflow")])
     text = metrics.text().decode()
     assert differences(text, names.WEBHOOK_COMPONENT) == []
     assert values(text, names.METRIC_OUTAGES) == {
@@ -70,15 +75,15 @@ def test_the_webhook_exposes_what_the_table_says() -> None:
     assert set(values(text, names.METRIC_FORWARDED).values()) == {0.0}
 
 
-def shop() -> tuple[Cluster, Rebalancer]:
+def shop() -> tuple[SimulatedCluster, SimulatedRebalancer]:
     """Ten replicas on a simulated cluster, at rest."""
-    cluster = Cluster(0)
+    cluster = SimulatedCluster(0)
     cluster.opt_in("shop")
     cluster.add_nodes(Class.SPOT, 6, "abc", ("m", "r"))
     cluster.add_nodes(Class.ON_DEMAND, 4, "abc")
     cluster.deploy("web", 10)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.run(60)
     return cluster, rebalancer
 
@@ -88,7 +93,7 @@ def viewer_of(index: Index, observed: Observed = NOTHING_OBSERVED) -> Viewer:
     return Viewer(index, around)
 
 
-def told(cluster: Cluster, rebalancer: Rebalancer, leads: bool = True) -> str:
+def told(cluster: SimulatedCluster, rebalancer: SimulatedRebalancer, leads: bool = True) -> str:
     """What the rebalancer's metrics are after all passes so far, and one more."""
     viewer = viewer_of(rebalancer.index)
     metrics = RebalancerMetrics(viewer.view, lambda: leads)
@@ -140,7 +145,7 @@ def test_one_workload_more_than_configured_is_left_out_and_counted() -> None:
     """The last in the order of namespace and name."""
     cap = 5
     seen = snapshot(*(deployment(f"w{number}", ("od-a", "spot-a")) for number in range(cap + 1)))
-    page = shown(seen, index=Index(Configuration(metrics=MetricLimits(cap))))
+    page = dashboard_of(seen, index=Index(Configuration(metrics=MetricLimits(cap))))
     text = RebalancerMetrics(page.viewer.view, lambda: True).text().decode()
     for name in (names.METRIC_WORKLOAD_PODS, names.METRIC_BLAST_RADIUS, names.METRIC_SPOT_SHARE, names.METRIC_FLOOR):
         assert {dict(labels)["name"] for labels in values(text, name)} == {f"w{number}" for number in range(cap)}
@@ -204,3 +209,41 @@ def test_pools_and_what_is_expected_of_workloads() -> None:
     [incidents] = values(text, names.METRIC_INCIDENTS).values()
     [share] = values(text, names.METRIC_UNAVAILABILITY).values()
     assert share == pytest.approx(incidents / 4320)
+
+
+def refused_by(*found: str) -> dict[frozenset[tuple[str, str]], float]:
+    metrics = WebhookMetrics()
+    metrics.show_refusals(lambda: [PatchRefusal(Refuser.QUOTA, name, "exceeded quota") for name in found])
+    return values(metrics.text().decode(), names.METRIC_REFUSED)
+
+
+def test_refusals_are_counted_by_who_refuses() -> None:
+    """Two ReplicaSets run into one quota. Where there are none, there is no series."""
+    assert refused_by("few", "few") == {frozenset({("by", "quota"), ("name", "few")}): 2.0}
+    assert refused_by() == {}
+
+
+def test_so_many_refusers_are_named_and_no_more() -> None:
+    """Tenants name their quotas as they like; the rest is one series."""
+    told = refused_by(*(f"quota-{number}" for number in range(MOST_REFUSERS + 5)))
+    assert len(told) == MOST_REFUSERS + 1
+    assert told[frozenset({("by", "other"), ("name", "others")})] == 5.0
+
+
+def test_pods_that_are_not_placed_are_counted_and_capped() -> None:
+    """By namespace and reason, of opted-in namespaces alone; the largest, where there are too many."""
+    cluster, rebalancer = shop()
+    job = Owner("Job", "x", "x", "batch")
+    rebalancer.index.observe(None, Namespace("plain"))
+    for number, namespace in enumerate(("shop", "shop", "plain")):
+        rebalancer.index.observe(None, Pod(namespace, f"job-{number}", f"job-{number}", job))
+    rebalancer.index.drain()
+    series = values(told(cluster, rebalancer), names.METRIC_SKIPPED)
+    assert series == {frozenset({("namespace", "shop"), ("reason", "job")}): 2.0}
+    for number in range(MOST_SKIPPED + 5):
+        rebalancer.index.observe(None, Namespace(f"team-{number}", {names.PLACEMENT: names.ENABLED}))
+        rebalancer.index.observe(None, Pod(f"team-{number}", "x", f"team-{number}", job))
+    rebalancer.index.drain()
+    series = values(told(cluster, rebalancer), names.METRIC_SKIPPED)
+    assert len(series) == MOST_SKIPPED
+    assert max(series.values()) == 2.0

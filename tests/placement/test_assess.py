@@ -13,20 +13,13 @@ from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.annotate import ADOPTED, LEAVES_FIRST
 from placement.plan.assess import Assessment
 from placement.plan.ends import asks_to_be_kept
-from placement.plan.group import Cohort, Ground, Group, Moved, Released, released, undone
+from placement.plan.ground import Ground
+from placement.plan.group import Cohort, Group
+from placement.plan.marks import Moved, Released, released, undone
 from placement.plan.release import MISSED_SECONDS
-from tests.placement.plans import (
-    NEEDS,
-    NOW,
-    ON_DEMAND,
-    SPOT,
-    assessed,
-    ground,
-    group,
-    node,
-    owned_by_deployment,
-    pod,
-)
+from placement.refusal import HOLD_SECONDS, UNPATCHED, Hold
+from tests.builders.model import NEEDS, NOW, ON_DEMAND, SPOT, node, owned_by_deployment, pod
+from tests.builders.plan import assessed, ground, group
 
 HERE = ground(
     node("o"),
@@ -324,6 +317,15 @@ def test_a_move_whose_replacement_admission_missed_is_tried_again_soon() -> None
     assert (tried.tries, tried.until) == (1, NOW + MISSED_SECONDS)
 
 
+@pytest.mark.parametrize("kind", Kind)
+def test_nothing_is_moved_while_a_scale_down_is_under_way(kind: Kind) -> None:
+    """Three serve and one is wanted: the other two leave, and must not stand in for the one that stays."""
+    leaving = [pod("web-1", 1, "s"), pod("web-2", 2, "s")]
+    found = assessed(group([pod("web-0", 0, "s"), *leaving], 1, kind=kind), HERE)
+    assert {wish.blocked for wish in found.wishes} == {Blocked.UNSETTLED}
+    assert {wish.blocked for wish in assessed(group([pod("web-0", 0, "s")], 1, kind=kind), HERE).wishes} == {None}
+
+
 def noted(found: Assessment) -> dict[str, str | None]:
     return {action.pod.name: action.annotations.get(names.SLOT) for action in found.notes}
 
@@ -333,7 +335,7 @@ def test_doubled_slots_are_rewritten_and_nothing_is_moved_before() -> None:
     found = assessed(group([pod("a", 1, "s"), pod("b", 1, "s"), pod("c", 1, "o")]), HERE)
     assert sorted(filter(None, noted(found).values())) == ["0", "2"]
     wrong = assessed(group([pod("a", 0, "s"), pod("b", 1, "s"), pod("c", 1, "s")]), HERE)
-    assert {wish.blocked for wish in wrong.wishes} == {Blocked.UNSETTLED}
+    assert {wish.blocked for wish in wrong.wishes} == {Blocked.UNSLOTTED}
 
 
 def test_slots_are_not_rewritten_while_a_pod_is_released() -> None:
@@ -439,3 +441,42 @@ def test_ordinals_may_be_anywhere() -> None:
     pods = [pod(f"db-{2 * 10**9 + index}", index, "o") for index in range(3)]
     found = assessed(group(pods, kind=Kind.STATEFUL_SET), HERE)
     assert [member.slot for member in found.members] == [2 * 10**9, 2 * 10**9 + 1, 2 * 10**9 + 2]
+
+
+def refused(*pods: Pod, at: float = NOW - 30) -> Group:
+    return replace(group(pods), refused=Hold(at))
+
+
+def test_a_workload_whose_replacements_would_be_refused_is_not_moved_for_a_while() -> None:
+    """Somebody refuses pods with our patch: another try comes when the hold is over. A leaving node does not wait."""
+    pods = (ZERO, ONE, pod("c", 2, "o"))
+    (wish,) = assessed(refused(*pods), HERE).wishes
+    assert (wish.why, wish.blocked) == (Why.RATIO, Blocked.UNPATCHED)
+    (later,) = assessed(refused(*pods, at=NOW - HOLD_SECONDS), HERE).wishes
+    assert later.blocked is None
+    found = assessed(refused(ZERO, ONE, pod("c", 2, "going")), HERE).wishes
+    assert [(each.why, each.blocked) for each in found] == [(Why.LEAVING, None)]
+
+
+def test_a_pod_that_was_admitted_unpatched_says_why() -> None:
+    """When it is adopted; or a moment later, where the webhook's Event came after that; and with every new slot."""
+    young = pod("new", None, "o", created=NOW - 40)
+    (note,) = assessed(refused(ZERO, ONE, young), HERE).notes
+    assert UNPATCHED in (note.annotations[names.REASON] or "")
+    adopted = replace(
+        young, decision=f"rs/{ADOPTED}new", annotations={names.SLOT: "2", names.REASON: "adopted: slot 2"}
+    )
+    (note,) = assessed(refused(ZERO, ONE, adopted), HERE).notes
+    assert set(note.annotations) == {names.REASON}
+    marked = replace(adopted, annotations={**adopted.annotations, names.REASON: note.annotations[names.REASON] or ""})
+    assert assessed(refused(ZERO, ONE, marked), HERE).notes == ()
+    beyond = replace(marked, annotations={**marked.annotations, names.SLOT: "5"})
+    (note,) = assessed(group((ZERO, ONE, beyond)), HERE).notes
+    assert note.annotations[names.SLOT] == "2"
+    assert UNPATCHED in (note.annotations[names.REASON] or "")
+
+
+def test_a_pod_that_admission_missed_long_before_does_not_say_so() -> None:
+    """It is older than the refusal."""
+    (note,) = assessed(refused(ZERO, ONE, pod("old", None, "o", created=NOW - 3600)), HERE).notes
+    assert UNPATCHED not in (note.annotations[names.REASON] or "")

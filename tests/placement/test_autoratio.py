@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from placement import names
 from placement.autoratio import Need, auto_ratio, ratio_at, settled, sizes
 from placement.availability import Availability, Basis
-from placement.model import Budget, Class, Kind, Rollout, Workload
+from placement.model import Class, Kind, Rollout
 from placement.observation import Observed, PoolRecord, Rates
 from placement.policy import Amount, Limit, Policy, resolve
 from placement.risk import Peril, risk
 from placement.slots import Slots
-from report.exposure import Place, exposure
+from report.exposure import exposure
+from tests.builders.model import budget, workload
+from tests.builders.plan import site
 from tests.placement.invariants import many
 
 FOUR_NINES, THREE_NINES = Fraction(9999, 10_000), Fraction(999, 1000)
@@ -84,15 +86,15 @@ def test_budgets_tell_how_many_must_serve_at_every_size() -> None:
     """Where no annotation does; else the rollout."""
     policy = Policy(spot_ratio=None, availability_target=FOUR_NINES)
     rates = Rates(1, {"a/m5": 1.0, "b/m5": 1.0})
-    web = Workload(Kind.DEPLOYMENT, "shop", "web", "u", 10)
-    budget = Budget("shop", "web", max_unavailable=1)
+    web = workload()
+    declared = budget(max_unavailable=1)
     assert settled(policy, web, (), rates).ratio == Fraction(9, 20)
-    assert settled(policy, web, (budget,), rates).ratio == Fraction(1, 4)
+    assert settled(policy, web, (declared,), rates).ratio == Fraction(1, 4)
 
 
 def test_it_is_only_asked_where_it_may_answer() -> None:
     """A ratio that somebody wrote stays, and so does auto, at 70 %, while no rates are known."""
-    web = Workload(Kind.DEPLOYMENT, "shop", "web", "u", 10)
+    web = workload()
     written, auto = Policy(spot_ratio=Fraction(1, 5)), Policy(spot_ratio=None)
     assert settled(written, web, (), Rates(1, {"a/m5": 1.0})) is written
     assert settled(auto, web, (), Rates()) is auto
@@ -101,7 +103,7 @@ def test_it_is_only_asked_where_it_may_answer() -> None:
 
 def test_it_explains_itself_and_a_limit_holds() -> None:
     """With the number of pools, their losses and the target."""
-    web = Workload(Kind.DEPLOYMENT, "shop", "web", "u", 10)
+    web = workload()
     rates = Rates(1, {"a/m5": 4.0, "b/m5": 2.0})
     annotations = {names.SPOT_RATIO: "auto"}
     free, _ = resolve(annotations)
@@ -114,7 +116,7 @@ def test_it_explains_itself_and_a_limit_holds() -> None:
     found = settled(limited, web, (), rates)
     assert (found.slots, found.spot_ratio, mistakes) == (Slots(Fraction(2, 5), 1), None, ())
     assert found.explain() == (
-        "spot-ratio auto (40%, at most that by a limit: 2 pools, 6 losses a month, target 99.9%), min-on-demand 1"
+        "spot-ratio auto (40%, limited by the configuration: 2 pools, 6 losses a month, target 99.9%), min-on-demand 1"
     )
 
 
@@ -171,8 +173,8 @@ def test_pools_that_go_more_often_never_mean_more_spot(
 
 def test_exposure_agrees_with_auto_where_pods_are_spread_evenly() -> None:
     """Ten, of which eight must serve, at 85 % over four pools: no loss of a pool is an incident."""
-    spot = [Place(f"s{slot}", Class.SPOT, "a", f"a/{slot % 4}") for slot in range(8)]
-    ready = [*spot, Place("d0"), Place("d1")]
+    spot = [site(f"s{slot}", Class.SPOT, "a", str(slot % 4)) for slot in range(8)]
+    ready = [*spot, site("d0"), site("d1")]
     observed = Observed(pools={f"a/{pool}": PoolRecord(720, losses=3) for pool in range(4)})
     assert exposure(ready, Availability(8, Basis.DECLARED), observed).risk.incidents == 0
 

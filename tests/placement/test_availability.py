@@ -11,17 +11,18 @@ from placement.availability import Availability, Basis, BudgetIndex, availabilit
 from placement.model import Budget, Kind, Rollout, Template, Workload
 from placement.policy import Amount, Policy
 from placement.selector import matches
+from tests.builders.model import budget, workload
 from tests.placement.invariants import few
 
-WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10, template=Template({"app": "web", "tier": "gold"}))
+WEB = workload(template=Template({"app": "web", "tier": "gold"}))
 
 
 def least(amount: int | str) -> Budget:
-    return Budget("shop", "pdb", min_available=amount)
+    return budget(min_available=amount)
 
 
 def most(amount: int | str) -> Budget:
-    return Budget("shop", "pdb", max_unavailable=amount)
+    return budget(max_unavailable=amount)
 
 
 BUDGETS: dict[str, tuple[tuple[Budget, ...], int, int | None]] = {
@@ -39,7 +40,7 @@ BUDGETS: dict[str, tuple[tuple[Budget, ...], int, int | None]] = {
     "maxUnavailable: more than there are": ((most(12),), 10, 0),
     "maxUnavailable: 30 % of a single replica is that one": ((most("30%"),), 1, 0),
     "the strictest of several": ((most("15%"), least(9), least(1)), 10, 9),
-    "one that says nothing": ((Budget("shop", "pdb"),), 10, None),
+    "one that says nothing": ((budget(),), 10, None),
     "of no replicas": ((least(3), most(0)), 0, 0),
 }
 
@@ -64,7 +65,7 @@ SOURCES: dict[str, tuple[Policy, Workload, tuple[Budget, ...], Availability]] = 
     "a budget that says nothing declares nothing": (
         Policy(),
         WEB,
-        (Budget("shop", "pdb"),),
+        (budget(),),
         Availability(8, Basis.ASSUMED),
     ),
     "else a StatefulSet's n − 1": (Policy(), STORE, (), Availability(9, Basis.ASSUMED)),
@@ -82,7 +83,7 @@ def test_who_says_how_many_must_serve(
 
 
 def selecting(name: str, namespace: str = "shop", **selector: Any) -> Budget:
-    return Budget(namespace, name, selector)
+    return budget(name, namespace=namespace, selector=selector)
 
 
 def test_budgets_are_found_by_the_labels_of_the_template() -> None:
@@ -121,7 +122,7 @@ selectors = st.fixed_dictionaries({"matchLabels": labels, "matchExpressions": ex
 @given(st.lists(selectors, max_size=8), labels)
 def test_the_index_finds_what_trying_all_would_find(written: list[dict[str, Any]], of: dict[str, str]) -> None:
     """Whatever they select by; each once."""
-    budgets = [Budget("shop", str(number), selector) for number, selector in enumerate(written)]
+    budgets = [budget(str(number), selector=selector) for number, selector in enumerate(written)]
     found = BudgetIndex(budgets).of(replace(WEB, template=Template(of)))
     expected = [budget for budget in budgets if matches(budget.selector, of)]
     assert sorted(found, key=lambda each: each.name) == sorted(expected, key=lambda each: each.name)

@@ -1,6 +1,7 @@
 """The configuration: what is read, and every mistake at once."""
 
 from dataclasses import replace
+from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +22,7 @@ from placement.configuration import (
     PriorityRoles,
     parse_configuration,
 )
-from placement.model import NodeRequirement
+from placement.model import Node, NodeRequirement, NodeTaint
 from placement.policy import Limit, resolve
 from tests.placement.invariants import many
 
@@ -70,6 +71,7 @@ VALID: dict[str, tuple[str, Configuration]] = {
     ),
     "series of so many workloads": ("metrics: {workloads: 5000}", replace(BUILT_IN, metrics=MetricLimits(5000))),
     "local storage moves": ("localStorage: move", BUILT_IN),
+    "a notice": ("terminationNotice: 45s", replace(BUILT_IN, termination_notice=timedelta(seconds=45))),
     "local storage stays": ("localStorage: keep", replace(BUILT_IN, keeps_local_storage=True)),
     "series of none": ("metrics: {workloads: 0}", replace(BUILT_IN, metrics=MetricLimits(0))),
     "limits for all": (
@@ -113,9 +115,13 @@ VALID: dict[str, tuple[str, Configuration]] = {
     ),
     "leaving taints": ("leavingTaints: [example.com/going]", replace(BUILT_IN, leaving_taints=("example.com/going",))),
     "a cordon that moves pods": ("cordon: move", replace(BUILT_IN, cordon="move")),
+    "moves at once after a rollout": (
+        "moves: {afterRollout: 0s}",
+        replace(BUILT_IN, moves=replace(BUILT_IN.moves, after_rollout=timedelta())),
+    ),
     "releases without room": (
-        "moves: {withoutRoom: 3}",
-        replace(BUILT_IN, moves=replace(BUILT_IN.moves, without_room=3)),
+        "moves: {perNode: 3}",
+        replace(BUILT_IN, moves=replace(BUILT_IN.moves, per_node=3)),
     ),
     "no leaving taints at all": ("leavingTaints: []", replace(BUILT_IN, leaving_taints=())),
     "the built-in leaving taints, written out": (f"leavingTaints: {list(LEAVING_TAINTS)}", BUILT_IN),
@@ -130,6 +136,8 @@ def test_a_configuration_is_read(text: str, expected: Configuration) -> None:
 
 MISTAKES: dict[str, tuple[str, list[str]]] = {
     "not a mapping": ("[classes]", ["the configuration"]),
+    "a notice that is no duration": ("terminationNotice: soon", ["terminationNotice"]),
+    "a notice without a unit": ("terminationNotice: 45", ["terminationNotice"]),
     "local storage that does neither": ("localStorage: stay", ["localStorage"]),
     "local storage that is a list": ("localStorage: [keep]", ["localStorage"]),
     "series of fewer than none": ("metrics: {workloads: -1}", ["metrics.workloads"]),
@@ -290,3 +298,34 @@ def test_whatever_is_written_is_a_configuration_or_a_list_of_mistakes(raw: Any) 
         return
     assert resolve({}, {}, configuration.defaults, configuration.limits_of({"a": "b"}))[1] == ()
     assert configuration.classes.labels
+
+
+NOTICES = {
+    "a spot node that ends": ("aws-node-termination-handler/spot-itn", "{}", 120.0),
+    "one of a cloud that says so late": ("cloud.google.com/impending-node-termination", "classes: [gke]", 30.0),
+    "as configured": ("aws-node-termination-handler/spot-itn", "terminationNotice: 45s", 45.0),
+    "a node that is one too many": ("ToBeDeletedByClusterAutoscaler", "{}", None),
+    "any other taint": ("dedicated", "{}", None),
+}
+
+
+@pytest.mark.parametrize(("taint", "text", "seconds"), NOTICES.values(), ids=NOTICES.keys())
+def test_how_long_before_its_end_a_node_is_announced(taint: str, text: str, seconds: float | None) -> None:
+    node = Node("n", taints=(NodeTaint(taint),))
+    assert parse_configuration(yaml.safe_load(text)).notice_seconds(node) == seconds
+
+
+TAKEN = {
+    "a spot node that is being deleted": ("spot", True, "[karpenter]", 120.0),
+    "the notice is the one of its own label": ("spot", True, "[karpenter, aks]", 120.0),
+    "Karpenter waits for the pods of a node that it replaces": ("spot", False, "[karpenter]", None),
+    "and on on-demand always": ("on-demand", True, "[karpenter]", None),
+}
+
+
+@pytest.mark.parametrize(("capacity", "deleting", "classes", "seconds"), TAKEN.values(), ids=TAKEN.keys())
+def test_karpenters_taint_announces_an_end_where_the_cloud_takes_the_node(
+    capacity: str, deleting: bool, classes: str, seconds: float | None
+) -> None:
+    node = Node("n", {"karpenter.sh/capacity-type": capacity}, (NodeTaint(names.DISRUPTED),), deleting=deleting)
+    assert parse_configuration(yaml.safe_load(f"classes: {classes}")).notice_seconds(node) == seconds

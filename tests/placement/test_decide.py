@@ -21,10 +21,11 @@ from placement.model import Class, Kind, Node, NodeRequirement, NodeTaint, NodeT
 from placement.policy import Amount, Policy, Spread
 from placement.pools import pool_order
 from placement.revision import Revision
+from tests.builders.model import workload
 from tests.placement.invariants import any_slots, few, many
 
 SELECTOR = {"matchLabels": {"app": "web", "pod-template-hash": "abc"}}
-DEPLOYMENT = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10)
+DEPLOYMENT = workload()
 STATEFUL_SET = replace(DEPLOYMENT, kind=Kind.STATEFUL_SET)
 ORDERED = replace(STATEFUL_SET, ordered=True)
 SPOT_TERM = (NodeRequirement(names.CAPACITY, "In", ("spot",)),)
@@ -38,11 +39,14 @@ def revision(workload: Workload = DEPLOYMENT, **changes: Any) -> Revision:
     return replace(Revision("rs", workload, Policy(), workload.replicas, SELECTOR, Template()), **changes)
 
 
-def soft_spread(key: str) -> dict[str, Any]:
-    return {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": SELECTOR}
+def soft_spread(key: str, placed: str = "spot") -> dict[str, Any]:
+    """Over this topology, among the revision's pods of the class."""
+    selector = {"matchLabels": {**SELECTOR["matchLabels"], names.CLASS: placed}}
+    return {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector}
 
 
-SPREAD = (soft_spread(names.HOSTNAME), soft_spread(names.ZONE))
+def soft_spreads(placed: str) -> tuple[dict[str, Any], ...]:
+    return (soft_spread(names.HOSTNAME, placed), soft_spread(names.ZONE, placed))
 
 
 def test_an_on_demand_slot() -> None:
@@ -54,7 +58,7 @@ def test_an_on_demand_slot() -> None:
         "slot 0 is on-demand (spot-ratio 70%, min-on-demand 1)",
         Class.ON_DEMAND,
         0,
-        injection=Injection(required=(ON_DEMAND_TERM,), spread=SPREAD),
+        injection=Injection(required=(ON_DEMAND_TERM,), spread=soft_spreads("on-demand")),
         deletion_cost=0,
     )
 
@@ -71,7 +75,7 @@ def test_a_spot_slot() -> None:
         injection=Injection(
             required=(SPOT_TERM,),
             tolerations=({"key": names.CAPACITY, "operator": "Equal", "value": "spot"},),
-            spread=SPREAD,
+            spread=soft_spreads("spot"),
         ),
         deletion_cost=-4,
     )
@@ -211,6 +215,35 @@ SPREADS: dict[str, tuple[Revision, list[dict[str, Any]]]] = {
 def test_the_spread_constraints(of: Revision, expected: list[dict[str, Any]]) -> None:
     """One for each rule of the policy."""
     assert list(decide("id", 4, Case(of, (), ANYWHERE)).injection.spread) == expected
+
+
+def test_a_soft_pod_is_spread_among_those_of_its_slots_class() -> None:
+    """It keeps its label on whatever node it runs, so that a return to its class changes no group."""
+    spread = decide("id", 4, Case(revision(), (), OUT)).injection.spread
+    assert [each["labelSelector"]["matchLabels"][names.CLASS] for each in spread] == ["spot", "spot"]
+
+
+def test_a_pod_that_prefers_a_pool_is_spread_mildly_unless_the_policy_names_the_topology() -> None:
+    """Even pools mean uneven zones where a zone has two of three: who counts zones alone would never be content."""
+    cluster = ClusterState(Configuration(), (Pool("a", "m5"), Pool("b", "m5"), Pool("b", "c5")))
+    of = revision(policy=Policy(spread=(Spread("host"), Spread("zone", is_asked=True))))
+
+    def skews(slot: int) -> list[int]:
+        return [each["maxSkew"] for each in decide("id", slot, Case(of, (), cluster)).injection.spread]
+
+    assert skews(4) == [MILD_SKEW, 1]
+    assert skews(0) == [1, 1]  # on-demand prefers no pool
+
+
+def test_a_selector_by_expressions_is_kept_beside_the_class() -> None:
+    """People write either form."""
+    expressions = [{"key": "app", "operator": "In", "values": ["web"]}]
+    of = revision(selector={"matchExpressions": expressions})
+    expected = {"matchExpressions": expressions, "matchLabels": {names.CLASS: "on-demand"}}
+    assert [each["labelSelector"] for each in decide("id", 0, Case(of, (), ANYWHERE)).injection.spread] == [
+        expected,
+        expected,
+    ]
 
 
 def test_a_soft_pod_is_spread_mildly() -> None:
@@ -531,23 +564,35 @@ def test_a_selector_by_revision_is_not_said_twice() -> None:
 KARPENTER = Configuration(Classes((PRESETS["karpenter"],)))
 
 
-def test_with_karpenter_only_zones_are_preferred() -> None:
-    """It buys nodes by preferences: a preferred instance type would cost it its choice."""
-    (preference,) = decide(
-        "id", 1, Case(revision(), (), ClusterState(KARPENTER, (Pool("a", "m5"),)))
-    ).injection.preferred
-    assert [each.key for each in preference.term] == ["karpenter.sh/capacity-type", names.ZONE]
+def test_with_karpenter_no_pool_is_preferred() -> None:
+    """It buys nodes by preferences: one in each zone that is preferred, and none in zones where spot was lost."""
+    cluster = ClusterState(KARPENTER, (Pool("a", "m5"),))
+    assert decide("id", 1, Case(revision(), (), cluster)).injection.preferred == ()
+    out = decide("id", 1, Case(revision(), (), replace(cluster, out=frozenset({Class.SPOT})))).injection.preferred
+    assert [(each.weight, [one.key for one in each.term]) for each in out] == [(100, ["karpenter.sh/capacity-type"])]
 
 
+ASKED = (Spread("host", is_asked=True), Spread("zone", is_asked=True))
 SKEWS: dict[str, tuple[Revision, ClusterState, list[int]]] = {
-    "as many as can be spared": (revision(), ClusterState(KARPENTER), [2, 1]),
-    "one, where nobody can be spared": (
-        revision(policy=Policy(min_available=Amount(10))),
+    "so many that they never bind": (revision(), ClusterState(KARPENTER), [20, 20]),
+    "as many as there are replicas": (revision(workload(replicas=40)), ClusterState(KARPENTER), [40, 40]),
+    "asked for: as many on a host as can be spared": (
+        revision(policy=Policy(spread=ASKED)),
+        ClusterState(KARPENTER),
+        [2, 1],
+    ),
+    "asked for: one, where nobody can be spared": (
+        revision(policy=Policy(spread=ASKED, min_available=Amount(10))),
         ClusterState(KARPENTER),
         [1, 1],
     ),
-    "what is asked for, where it is asked for": (
-        revision(policy=Policy(spread=(Spread("host", hard=True),))),
+    "only one of them is asked for": (
+        revision(policy=Policy(spread=(Spread("host"), Spread("zone", is_asked=True)))),
+        ClusterState(KARPENTER),
+        [20, 1],
+    ),
+    "hard ones are as strict as ever": (
+        revision(policy=Policy(spread=(Spread("host", hard=True, is_asked=True),))),
         ClusterState(KARPENTER),
         [1],
     ),
@@ -556,8 +601,8 @@ SKEWS: dict[str, tuple[Revision, ClusterState, list[int]]] = {
 
 
 @pytest.mark.parametrize(("of", "cluster", "expected"), SKEWS.values(), ids=SKEWS.keys())
-def test_with_karpenter_a_host_may_hold_as_many_as_can_be_spared(
+def test_with_karpenter_the_built_in_spread_buys_no_nodes(
     of: Revision, cluster: ClusterState, expected: list[int]
 ) -> None:
-    """It takes soft rules for hard ones, and would buy a node for each of the ten pods. Host, then zone."""
+    """It takes soft rules for hard ones, and would buy a node in each zone. Host, then zone."""
     assert [each["maxSkew"] for each in decide("id", 1, Case(of, (), cluster)).injection.spread] == expected

@@ -12,9 +12,10 @@ from placement import names
 from placement.handover import Patch, patches
 from placement.model import Class, Owner, Pod
 from placement.plan.actions import Why
-from placement.plan.group import Released
+from placement.plan.marks import Released
 from placement.plan.release import has_way_back, put_back_to, release
-from tests.placement.plans import NOW, group, pod
+from tests.builders.model import NOW, pod
+from tests.builders.plan import group
 from tests.report.test_residue import SET
 
 OLD = pod("old", 2, "o")
@@ -31,7 +32,7 @@ def raw(of: Pod, *owners: Mapping[str, Any]) -> dict[str, Any]:
     return {"uid": of.uid, "labels": dict(of.labels), "annotations": annotations, "ownerReferences": [*owners]}
 
 
-class Refused(Exception):
+class PatchRefused(Exception):
     """The patch does not apply."""
 
 
@@ -52,7 +53,7 @@ def _found(within: Any, path: list[str]) -> Any:
         try:
             within = within[int(part)] if isinstance(within, list) else within[part]
         except (KeyError, IndexError) as missing:
-            raise Refused(part) from missing
+            raise PatchRefused(part) from missing
     return within
 
 
@@ -67,7 +68,7 @@ def _apply(parent: Any, key: str, operation: Mapping[str, Any]) -> None:
     match operation["op"]:
         case "test":
             if parent.get(key) != operation["value"]:
-                raise Refused(operation["path"])
+                raise PatchRefused(operation["path"])
         case "remove":
             del parent[key]
         case _:
@@ -121,9 +122,9 @@ def undone(old: Pod, metadata: dict[str, Any]) -> dict[str, Any]:
     for patch in patches(old, action.owner, action.annotations, action.labels):
         try:
             return applied(metadata, patch)
-        except Refused:
+        except PatchRefused:
             continue
-    raise Refused("all of them")
+    raise PatchRefused("all of them")
 
 
 @pytest.mark.parametrize("own", [None, "true", "false"], ids=["no word", "may go", "asks to stay"])
@@ -163,12 +164,12 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES)
 def test_a_pod_that_changed_meanwhile_is_not_released(changed: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(PatchRefused):
         handed_over(OLD, {**raw(OLD, RAW_SET), **changed})
 
 
 def test_a_pod_that_was_put_back_is_not_put_back_again() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(PatchRefused):
         undone(released_pod(), raw(OLD, RAW_SET))
 
 

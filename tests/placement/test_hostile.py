@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from placement import names
-from placement.model import Needs, NodeRequirement, PodTerm, Workload
+from placement.model import HostPort, Needs, NodeRequirement, PodTerm
 from placement.outage import (
     LONGEST_TERMS,
     MOST_NOTED,
@@ -29,7 +29,8 @@ from placement.plan.room import Room
 from placement.plan.scene import Scene
 from placement.plan.select import plan
 from placement.plan.stuck import MOST_TESTS
-from tests.placement.plans import NEEDS, NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+from tests.builders.model import NEEDS, NOW, ON_DEMAND, SPOT, node, pod, workload
+from tests.builders.plan import assessed, ground, group
 
 NODES = (node("o", ON_DEMAND, cpu=64_000), node("s", SPOT, cpu=64_000))
 
@@ -82,7 +83,7 @@ SHORT: dict[str, tuple[Needs, str]] = {
         replace(NEEDS, anti_affinity=(PodTerm(names.HOSTNAME, (NodeRequirement("app", "In", ("web",)),)),)),
         "shop",
     ),
-    "a port: for its namespace": (replace(NEEDS, host_ports=(80,), requests={"cpu": 8000}), "shop"),
+    "a port: for its namespace": (replace(NEEDS, host_ports=(HostPort(80),), requests={"cpu": 8000}), "shop"),
 }
 
 
@@ -143,9 +144,7 @@ def test_pods_that_never_finish_terminating_count_for_their_workload_alone() -> 
 def test_a_forged_back_off_counts_for_no_breaker() -> None:
     forged = {names.UNDONE: "1/9999-01-01T00:00:00Z"}
     pods = [pod(f"p{slot}", slot, "o", annotations=forged if slot == 0 else {}) for slot in range(10)]
-    many = [
-        replace(group(pods), workload=Workload(group(pods).workload.kind, "shop", "web", f"w{n}", 10)) for n in range(9)
-    ]
+    many = [replace(group(pods), workload=workload(uid=f"w{n}")) for n in range(9)]
     made = planned(*many)
     assert Blocked.BREAKER not in {each.blocked for each in made.skipped}
 

@@ -23,9 +23,10 @@ from placement.lint import (
 )
 from placement.model import Kind, Namespace, Rollout, Template, Workload
 from placement.policy import LONGEST_VALUE, SETTINGS, WHITE_SPACE, Policy, Setting
+from tests.builders.model import workload
 from tests.placement.invariants import many
 
-WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "u", 10)
+WEB = workload()
 RATIO, PLACEMENT = names.SPOT_RATIO, names.PLACEMENT
 RATIO_EXPECTED = next(each.expected for each in SETTINGS if each.annotation == RATIO)
 
@@ -108,7 +109,22 @@ ROLLOUTS: dict[str, tuple[Workload, Policy, str | None]] = {
     "all on on-demand: no mix to lose": (WEB, Policy(spot_ratio=Fraction(0)), None),
     "none on on-demand: nothing to lose": (WEB, Policy(spot_ratio=Fraction(1), min_on_demand=0), None),
     "Recreate takes all on purpose": (replace(WEB, rollout=Rollout(recreate=True)), EIGHTY, None),
-    "a StatefulSet with one on on-demand": (replace(STORE, replicas=3), Policy(), "at least 2"),
+    "a StatefulSet by our defaults": (replace(STORE, replicas=3), Policy(), None),
+    "a StatefulSet whose owner asks for one on on-demand": (
+        replace(STORE, replicas=3),
+        Policy(source={"min-on-demand": "workload"}),
+        "at least 2",
+    ),
+    "a StatefulSet in a namespace with a ratio of its own": (
+        replace(STORE, replicas=3),
+        Policy(source={"spot-ratio": "namespace"}),
+        "at least 2",
+    ),
+    "a StatefulSet by our defaults that takes all at once": (
+        replace(STORE, rollout=Rollout(max_unavailable="100%", max_surge=0)),
+        Policy(),
+        "at least 10",
+    ),
     "a StatefulSet with three": (STORE, Policy(), None),
     "a single replica": (replace(STORE, replicas=1), Policy(), None),
 }

@@ -9,12 +9,13 @@ import pytest
 from placement import names
 from placement.availability import Basis
 from placement.configuration import LEAVING_TAINTS
-from placement.model import Kind, Needs, Node, NodeRequirement, NodeTaint, Pod
+from placement.model import Kind, Needs, Node, NodeRequirement, NodeTaint, Pod, Rollout
 from placement.outage import Evidence, Outage, Outages, Shape, noted
 from placement.plan.actions import Action, How, Why
 from placement.plan.losses import BY, GoneNode, burials, left_behind, outages_of_loss, proof_of
 from placement.plan.room import Room
-from tests.placement.plans import NEEDS, NOW, SPOT, assessed, ground, group, node, pod
+from tests.builders.model import NEEDS, NOW, SPOT, node, pod
+from tests.builders.plan import assessed, ground, group
 
 
 @pytest.mark.parametrize(
@@ -68,10 +69,19 @@ def buried(**fields: object) -> list[str]:
         ({"annotations": {names.REPLACE_LOST_PODS: "kubernetes"}}, []),
         ({"annotations": {names.REBALANCE: "plan-only"}}, ["p"]),
         ({"annotations": {names.REBALANCE: "off"}}, []),
+        ({"rollout": Rollout(recreate=True)}, ["p"]),
         ({"kind": Kind.STATEFUL_SET}, []),
         ({"kind": Kind.STATEFUL_SET, "annotations": {names.REPLACE_LOST_PODS: "fast"}}, ["p"]),
     ],
-    ids=["a Deployment", "left to Kubernetes", "plan-only", "off", "a StatefulSet", "a StatefulSet that asks for it"],
+    ids=[
+        "a Deployment",
+        "left to Kubernetes",
+        "plan-only",
+        "off",
+        "Recreate",
+        "a StatefulSet",
+        "a StatefulSet that asks for it",
+    ],
 )
 def test_who_is_buried(fields: dict[str, object], names_of: list[str]) -> None:
     assert buried(**fields) == names_of
@@ -87,7 +97,7 @@ def test_who_was_marked_as_failed_by_a_leader_that_died_is_deleted_and_asks_for_
 
 
 def test_without_proof_or_with_volumes_nobody_is() -> None:
-    found = assessed(group([pod("p", 1, "gone"), pod("v", 2, "gone", needs=replace(NEEDS, has_claims=True))]), HERE)
+    found = assessed(group([pod("p", 1, "gone"), pod("v", 2, "gone", needs=replace(NEEDS, claims=("data",)))]), HERE)
     assert burials([found], {"gone": GoneNode(node("gone", SPOT), SPOT)}) == []
     assert [action.pod.name for action in burials([found], GONE)] == ["p"]
 

@@ -11,10 +11,12 @@ from placement import names
 from placement.configuration import Configuration, Moves
 from placement.model import Kind, Owner, Pod
 from placement.plan.actions import Action, Blocked, How
-from placement.plan.group import Group, Moved, Released, released
+from placement.plan.group import Group
+from placement.plan.marks import Moved, Released, released
 from placement.plan.scene import Scene
 from placement.plan.select import plan
-from tests.placement.plans import NOW, SPOT, assessed, ground, group, node, owned_by_deployment, pod
+from tests.builders.model import NOW, SPOT, node, owned_by_deployment, pod
+from tests.builders.plan import assessed, ground, group
 
 LEAST = 20
 HERE = ground(node("o", cpu=64_000), node("s", SPOT, cpu=64_000), node("t", SPOT, "b", cpu=64_000))
@@ -96,7 +98,7 @@ def stateful(changed: float) -> Group:
 
 def test_no_pod_is_evicted_while_a_sibling_was_not_ready_for_long_enough() -> None:
     """A StatefulSet's own rollout waits for it, too."""
-    for changed, moves, blocked in ((NOW - 3, 0, {Blocked.UNSETTLED}), (NOW - LEAST - 1, 1, {Blocked.PER_WORKLOAD})):
+    for changed, moves, blocked in ((NOW - 3, 0, {Blocked.UNREADY}), (NOW - LEAST - 1, 1, {Blocked.PER_WORKLOAD})):
         made = plan(Scene([assessed(stateful(changed), HERE)], HERE, lambda _name: {}, NOW))
         assert len(made.actions) == moves
         assert {each.blocked for each in made.skipped} == blocked

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from placement import names
 from placement.model import Namespace, Node, NodeRequirement, Pod, PodTerm
 from placement.plan.neighbours import FEW_NODES, Averse, Crowd, Neighbours, tenants_in
-from tests.placement.beside import may_join
-from tests.placement.plans import NEEDS, SPOT, ground, node, pod
+from tests.builders.model import NEEDS, SPOT, node, pod
+from tests.builders.plan import ground
+from tests.placement.plainaffinity import may_join
 
 HOST, ZONE = names.HOSTNAME, names.ZONE
 WEB, CACHE = NodeRequirement("app", "In", ("web",)), NodeRequirement("app", "In", ("cache",))
@@ -47,7 +48,7 @@ def open_to(asks: Pod, beside: Neighbours, crowd: Crowd | None = None) -> str:
     """The nodes that it may join."""
     joins = beside.judge(asks, crowd or Crowd())
     sites = beside.ground.sites.values()
-    return " ".join(site.node.name for site in sites if joins is None or joins(site))
+    return " ".join(site.node.name for site in sites if joins is None or joins.joins(site))
 
 
 APART = PodTerm(HOST, (WEB,))

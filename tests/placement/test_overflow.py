@@ -12,11 +12,14 @@ from placement.configuration import Configuration, PriorityRoles
 from placement.model import Kind, Pod, Rollout, Template
 from placement.outage import Outage, Outages, noted
 from placement.plan.actions import Blocked, How, Plan, Why
-from placement.plan.group import Ground, Group, Moved, Released
+from placement.plan.ground import Ground
+from placement.plan.group import Group
 from placement.plan.losses import BY
+from placement.plan.marks import Moved, Released
 from placement.plan.scene import Scene
 from placement.plan.select import plan
-from tests.placement.plans import NEEDS, NOW, SPOT, assessed, ground, group, node, owned_by_deployment, pod
+from tests.builders.model import NEEDS, NOW, SPOT, node, owned_by_deployment, pod
+from tests.builders.plan import assessed, ground, group
 
 LOW = replace(NEEDS, priority_class=names.OVERFLOW_PRIORITY, priority=-5)
 SOFT = {names.SOFT: "true"}
@@ -57,7 +60,7 @@ def test_it_is_replaced_by_an_ordinary_move_within_its_class() -> None:
         group([ZERO, ONE, overflowing(needs=replace(NEEDS, priority_class="team"))]),
         stateful(),
         group([ZERO, ONE, overflowing()], rollout=Rollout(max_surge=0)),
-        group([ZERO, ONE, overflowing(needs=replace(LOW, has_claims=True))]),
+        group([ZERO, ONE, overflowing(needs=replace(LOW, claims=("data",)))]),
     ],
     ids=[
         "it was not admitted soft: the class is everybody's default",

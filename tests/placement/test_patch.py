@@ -17,11 +17,13 @@ from placement.clusterstate import ClusterState
 from placement.configuration import Configuration
 from placement.decide import Case, Decision, Reason, decide
 from placement.inject import Injection
-from placement.model import Class, Kind, NodeRequirement, Pod, Pool, Template, Workload
+from placement.model import Class, Kind, NodeRequirement, Pod, Pool, Template
 from placement.model import Owner as PodOwner
 from placement.patch import own_terms, patch, placed_pod
 from placement.policy import Policy, Spread
 from placement.revision import Revision
+from tests.builders.api import raw_object
+from tests.builders.model import workload
 from tests.placement.invariants import few, many
 
 Raw = dict[str, Any]
@@ -139,7 +141,7 @@ raw_pods = st.builds(
 def decisions(draw: st.DrawFn, raw_pod: Raw) -> Decision:
     """As admission makes them for this pod: all classes, soft or not, one or two presets, with and without pools."""
     kind = draw(st.sampled_from(list(Kind)))
-    workload = Workload(kind, "shop", "web", "d", 10, ordered=draw(st.booleans()) and kind is Kind.STATEFUL_SET)
+    made = workload(kind=kind, ordered=draw(st.booleans()) and kind is Kind.STATEFUL_SET)
     spread = draw(st.sampled_from([(), (Spread("host"), Spread("zone")), (Spread("zone", True), Spread("host"))]))
     template = Template(has_deletion_cost=draw(st.booleans()))
     selector = {"matchLabels": {"app": "web"}}
@@ -154,7 +156,7 @@ def decisions(draw: st.DrawFn, raw_pod: Raw) -> Decision:
         ),
     )
     policy = Policy(spread=spread, rebalance=draw(st.sampled_from(["auto", "plan-only", "off"])))
-    revision = Revision("rs", workload, policy, 10, selector, template)
+    revision = Revision("rs", made, policy, 10, selector, template)
     return decide("id", draw(st.sampled_from([0, 1, 4, 9])), Case(revision, own_terms(raw_pod["spec"]), cluster))
 
 
@@ -366,13 +368,9 @@ WRITTEN = {
 IN_SPOT = {"key": names.CAPACITY, "operator": "In", "values": ["spot"]}
 
 
-def raw_pod(metadata: Raw | None = None, **spec: Any) -> Raw:
-    return {"metadata": metadata or {}, "spec": spec}
-
-
 def test_the_patch_of_a_bare_pod() -> None:
     """Each part that differs is added as a whole, so nothing has to be there before."""
-    assert patch(raw_pod(), SPOT) == [
+    assert patch(raw_object(), SPOT) == [
         {"op": "add", "path": "/metadata/labels", "value": {names.CLASS: "spot"}},
         {"op": "add", "path": "/metadata/annotations", "value": WRITTEN},
         {
@@ -392,7 +390,7 @@ def test_a_contradiction_is_only_noted() -> None:
     """The pod that is left alone gets the decision and the reason as annotations, and nothing in its spec."""
     decision = Decision("id", "rs", Reason.CONTRADICTION, "left alone: because")
     noted = {names.DECISION: "rs/id", names.REASON: "left alone: because", names.LEFT_ALONE: "true"}
-    own = raw_pod({"labels": {"app": "web"}}, nodeSelector={names.CAPACITY: "spot"})
+    own = raw_object({"labels": {"app": "web"}}, nodeSelector={names.CAPACITY: "spot"})
     assert patch(own, decision) == [{"op": "add", "path": "/metadata/annotations", "value": noted}]
 
 
@@ -436,7 +434,7 @@ def test_required_terms_are_users_times_ours(
     written: list[Raw], configuration: Configuration, expected: list[Raw]
 ) -> None:
     """Terms are ORed: an alternative of ours beside the users' would open what they closed."""
-    own = raw_pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": written}}})
+    own = raw_object(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": written}}})
     decision = replace(SPOT, injection=Injection(required=configuration.classes.terms(Class.SPOT)))
     assert required_terms(placed_pod(own, decision)) == expected
 
@@ -498,9 +496,9 @@ PRIORITY_OPERATIONS: dict[str, tuple[Raw, list[Raw]]] = {
 def test_a_new_class_takes_the_computed_priority_away(spec: Raw, expected: list[Raw]) -> None:
     """The API server refuses the pod if it stays, and if an absent path is removed."""
     overflow = replace(SPOT, injection=replace(SPOT.injection, priority_class="spotweave-overflow"))
-    operations = patch(raw_pod(**spec), overflow)
+    operations = patch(raw_object(**spec), overflow)
     assert [each for each in operations if "riority" in each["path"] or "preemption" in each["path"]] == expected
-    assert not [each for each in patch(raw_pod(**spec), SPOT) if "riority" in each["path"]]
+    assert not [each for each in patch(raw_object(**spec), SPOT) if "riority" in each["path"]]
 
 
 def valid_parts(raw_pod: Raw) -> bool:

@@ -13,11 +13,12 @@ from placement.plan import select
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.assess import Assessment
 from placement.plan.draft import Draft
-from placement.plan.group import Ground
+from placement.plan.ground import Ground
 from placement.plan.interruption import is_announced, is_interruption, is_taken
 from placement.plan.limits import MoveLimits
 from placement.plan.scene import Scene
-from tests.placement.plans import NOW, ON_DEMAND, SPOT, assessed, ground, group, node, pod
+from tests.builders.model import NOW, ON_DEMAND, SPOT, node, pod
+from tests.builders.plan import assessed, ground, group
 
 # Slot 1 is spot, and its pod is on on-demand: it is to be moved. There is room for one pod on spot.
 HERE = ground(node("o", ON_DEMAND, cpu=8000), node("s", SPOT, cpu=1000))

@@ -27,9 +27,11 @@ from placement.policy import (
 )
 from placement.slots import Slots
 from placement.window import parse_window
+from tests.builders.model import workload
 from tests.placement.invariants import few, many
 
 HOST, ZONE = Spread("host"), Spread("zone")
+ASKED_ZONE = replace(ZONE, is_asked=True)
 BERLIN = "0 22 * * 1-5 8h Europe/Berlin"
 
 VALID: dict[str, tuple[str, str, Any]] = {
@@ -56,16 +58,18 @@ VALID: dict[str, tuple[str, str, Any]] = {
     "a duration of two units": ("spot-fallback-after", "1h30m", timedelta(minutes=90)),
     "fall back to spot": ("on-demand-fallback", "spot", "spot"),
     "wait for on-demand": ("on-demand-fallback", "wait", "wait"),
-    "zone and host are spread by default": ("spread", "zone,host", (HOST, ZONE)),
-    "zone hard, host still soft": ("spread", "zone:hard", (HOST, Spread("zone", True))),
-    "instance types on top": ("spread", "instance-type:soft", (HOST, Spread("instance-type"), ZONE)),
-    "blanks between": ("spread", "zone:hard, host:hard", (Spread("host", True), Spread("zone", True))),
+    "what is spread by default, and is asked for": ("spread", "zone,host", (replace(HOST, is_asked=True), ASKED_ZONE)),
+    "zone hard, host still soft": ("spread", "zone:hard", (HOST, Spread("zone", True, True))),
+    "instance types on top": ("spread", "instance-type:soft", (HOST, Spread("instance-type", False, True), ZONE)),
+    "blanks between": ("spread", "zone:hard, host:hard", (Spread("host", True, True), Spread("zone", True, True))),
     "no spreading": ("spread", "none", ()),
     "only plan": ("rebalance", "plan-only", "plan-only"),
     "no rebalancing": ("rebalance", "off", "off"),
     "a window": ("rebalance-window", BERLIN, parse_window(BERLIN)),
     "fast": ("replace-lost-pods", "fast", "fast"),
     "as Kubernetes does": ("replace-lost-pods", "kubernetes", "kubernetes"),
+    "evictions wait": ("eviction-hold", "2m", timedelta(minutes=2)),
+    "evictions do not wait": ("eviction-hold", "off", timedelta()),
 }
 
 
@@ -111,6 +115,7 @@ INVALID: dict[str, tuple[str, str]] = {
     "yes": ("rebalance", "yes"),
     "a window of words": ("rebalance-window", "at night"),
     "slow": ("replace-lost-pods", "slow"),
+    "for ever": ("eviction-hold", "forever"),
 }
 
 
@@ -349,23 +354,25 @@ def test_shares_are_rounded_up(amount: Amount, replicas: int, expected: int) -> 
     assert amount.of(replicas) == expected
 
 
-def workload(kind: Kind, replicas: int, max_unavailable: int | str = "25%") -> Workload:
-    return Workload(kind, "shop", "web", "u", replicas, rollout=Rollout(max_unavailable=max_unavailable))
+def rolled(kind: Kind, replicas: int, max_unavailable: int | str = "25%") -> Workload:
+    return workload("web", replicas, kind, rollout=Rollout(max_unavailable=max_unavailable))
 
 
 D, T = Kind.DEPLOYMENT, Kind.STATEFUL_SET
 NEEDED = {
-    "declared as a count": (Policy(min_available=Amount(4)), workload(D, 10), 4),
-    "declared as a share": (Policy(min_available=Amount(share=Fraction(1, 4))), workload(D, 10), 3),
-    "never more than there are": (Policy(min_available=Amount(40)), workload(D, 10), 10),
-    "declared beats a StatefulSet's n − 1": (Policy(min_available=Amount(1)), workload(T, 3), 1),
-    "assumed: a Deployment's maxUnavailable, rounded down": (Policy(), workload(D, 10), 8),
-    "assumed: three replicas at 25 % need all three": (Policy(), workload(D, 3), 3),
-    "assumed: a count": (Policy(), workload(D, 10, 4), 6),
-    "assumed: a count above the replicas": (Policy(), workload(D, 3, 10), 0),
-    "assumed: all may go": (Policy(), workload(D, 10, "100%"), 0),
-    "assumed: a StatefulSet's n − 1": (Policy(), workload(T, 3, 2), 2),
-    "a StatefulSet of none": (Policy(), workload(T, 0), 0),
+    "declared as a count": (Policy(min_available=Amount(4)), rolled(D, 10), 4),
+    "declared as a share": (Policy(min_available=Amount(share=Fraction(1, 4))), rolled(D, 10), 3),
+    "never more than there are": (Policy(min_available=Amount(40)), rolled(D, 10), 10),
+    "declared beats a StatefulSet's n − 1": (Policy(min_available=Amount(1)), rolled(T, 3), 1),
+    "assumed: a Deployment's maxUnavailable, rounded down": (Policy(), rolled(D, 10), 8),
+    "assumed: three replicas at 25 % need all three": (Policy(), rolled(D, 3), 3),
+    "assumed: a count": (Policy(), rolled(D, 10, 4), 6),
+    "assumed: a count above the replicas": (Policy(), rolled(D, 3, 10), 0),
+    "assumed: all may go": (Policy(), rolled(D, 10, "100%"), 0),
+    "assumed: a StatefulSet's n − 1": (Policy(), rolled(T, 3, 2), 2),
+    "a StatefulSet of none": (Policy(), rolled(T, 0), 0),
+    "a lone StatefulSet's replica is the whole service": (Policy(), rolled(T, 1), 1),
+    "a lone Deployment's, too": (Policy(), rolled(D, 1, 1), 1),
 }
 
 
@@ -399,4 +406,4 @@ ROLLOUTS = {
 @pytest.mark.parametrize(("rollout", "expected"), ROLLOUTS.values(), ids=ROLLOUTS.keys())
 def test_what_a_rollout_leaves_is_read_as_kubernetes_reads_it(rollout: Rollout, expected: int) -> None:
     """Of ten replicas."""
-    assert needed(Policy(), Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10, rollout=rollout)) == expected
+    assert needed(Policy(), workload(rollout=rollout)) == expected

@@ -10,7 +10,8 @@ from placement import names
 from placement.model import Owner, Pod, Workload
 from placement.plan.annotate import LEAVES_FIRST
 from placement.plan.release import LeftBehind, ends_of, was_of
-from tests.placement.plans import DEPLOYMENT, group, pod
+from tests.builders.model import DEPLOYMENT, pod
+from tests.builders.plan import group
 from tests.placement.test_assess import let_go
 from tests.report.test_residue import SET
 

@@ -12,8 +12,9 @@ from placement.model import Class
 from placement.plan.group import Member
 from placement.plan.reslot import adopted, leaned, reslotted
 from placement.slots import Slots
+from tests.builders.model import ON_DEMAND, SPOT
+from tests.builders.plan import member
 from tests.placement.invariants import any_slots, many
-from tests.placement.plans import ON_DEMAND, SPOT, member
 
 SEVENTY, THIRTY = Slots(Fraction(7, 10), 1), Slots(Fraction(3, 10), 1)
 TEN = [
@@ -67,6 +68,14 @@ def test_the_highest_slots_lean_to_the_fullest_pool() -> None:
     members = [member(f"p{slot}", slot, SPOT, pool) for slot, pool in zip((1, 2, 4, 5), "aaab", strict=True)]
     given_slots = {each.pod.uid: each.slot or 0 for each in members}
     assert leaned(members, given_slots, SEVENTY) == {"p4": 5, "p2": 4, "p5": 2, "p1": 1}
+
+
+def test_who_leans_already_keeps_its_slot() -> None:
+    """Slots 1, 2, 4, 5, 7, 8 in pools a, a, b, a, c, c: of the six pods, three get another slot; five would do too."""
+    members = [member(f"p{slot}", slot, SPOT, pool) for slot, pool in zip((1, 2, 4, 5, 7, 8), "aabacc", strict=True)]
+    given_slots = {each.pod.uid: each.slot or 0 for each in members}
+    found = leaned(members, given_slots, SEVENTY)
+    assert found == {"p5": 8, "p7": 7, "p2": 5, "p4": 4, "p8": 2, "p1": 1}
 
 
 members_of_any_kind = st.lists(
@@ -133,3 +142,10 @@ def test_a_typo_in_the_replicas_costs_no_memory() -> None:
     newcomer = member("new", None, ON_DEMAND)
     assert reslotted([*TEN, newcomer], SEVENTY, most)["new"] == 10
     assert adopted([*TEN, newcomer], SEVENTY, most) == {"new": 10}
+
+
+def test_soft_pods_return_and_those_that_belong_there_stay() -> None:
+    """All ten run on on-demand, seven of them soft, in another pool. Each keeps its slot, and nothing is rewritten."""
+    pools = {SPOT: "a", ON_DEMAND: "b"}
+    ten = [member(f"p{slot}", slot, ON_DEMAND, pools[SEVENTY.class_of(slot)]) for slot in range(10)]
+    assert reslotted(ten, SEVENTY, 10) == {f"p{slot}": slot for slot in range(10)}

@@ -13,35 +13,37 @@ from placement import names
 from placement.availability import Basis
 from placement.classes import PRESETS, Classes
 from placement.configuration import Configuration
-from placement.model import Budget, Kind, Node, NodeRequirement, NodeTaint, Owner, Pod, Quota, Rollout
+from placement.model import (
+    Budget,
+    Class,
+    HostPort,
+    Kind,
+    Node,
+    NodeRequirement,
+    NodeTaint,
+    Owner,
+    Pod,
+    PodTerm,
+    Quota,
+    Rollout,
+)
 from placement.outage import Evidence, Outage, Outages, Shape, ended, noted
 from placement.outcome import Outcome
 from placement.plan.actions import Blocked, How, Plan, Why
-from placement.plan.group import Evicted, Group, Moved, Released, Undone, ground_of, policy_mark
-from placement.plan.losses import BY
-from placement.plan.room import Used, host_port
-from placement.plan.scene import Scene
+from placement.plan.ground import ground_of
+from placement.plan.group import Group
+from placement.plan.losses import BY, GoneNode
+from placement.plan.marks import Evicted, Moved, Released, Undone, policy_mark
+from placement.plan.scene import HeldBack, Scene
 from placement.plan.select import plan
+from placement.plan.stock import Used
 from placement.policy import Amount
-from tests.placement.plans import (
-    DEPLOYMENT,
-    NEEDS,
-    NOW,
-    ON_DEMAND,
-    SPOT,
-    assessed,
-    ground,
-    group,
-    node,
-    owned_by_deployment,
-    pod,
-)
+from tests.builders.model import DEPLOYMENT, NEEDS, NOW, ON_DEMAND, SPOT, budget, node, owned_by_deployment, pod
+from tests.builders.plan import assessed, ground, group
 
 NODES = (node("o", ON_DEMAND, cpu=64_000), node("s", SPOT, cpu=64_000))
 SHAPE = Shape(1000, 1024)
-SCALED = Configuration(
-    Classes((replace(PRESETS["default"], is_scaled=True),)), moves=replace(Configuration().moves, without_room=5)
-)
+SCALED = Configuration(Classes((replace(PRESETS["default"], is_scaled=True),)))
 TERMINATION = NodeTaint("aws-node-termination-handler/spot-itn")
 TRIED = {names.UNDONE: Undone(1, NOW + 60).text()}
 
@@ -186,7 +188,7 @@ def test_a_move_that_was_refused_leaves_its_place_to_others() -> None:
     """It would have been the probe, and the only one in this namespace."""
     over = noted(Outages(), Outage(SPOT, 0.0, shape=SHAPE, by=BY), NOW - 100)
     over = ended(over, over.noted, NOW - 10)
-    held = {(f"p{slot}", How.RELEASE): Outcome.IMPOSSIBLE for slot in range(10)}
+    held = {(f"p{slot}", How.RELEASE): HeldBack(Outcome.IMPOSSIBLE) for slot in range(10)}
     made = planned(ten(), other(ten()), outages=over, held=held, moves={"per_namespace": 1})
     assert [action.pod.name for action in made.actions] == ["other-p9"]
     assert (Why.RATIO, Blocked.REFUSED, 7) in {(each.why, each.blocked, each.pods) for each in made.skipped}
@@ -202,9 +204,27 @@ def test_what_failed_a_moment_ago_is_told_and_not_done(outcome: Outcome, blocked
     marked = pod("new", 2, "s", annotations={names.MOVED: Moved("on-demand", "7of10min1", NOW).text()})
     found = group([pod("x", 0, "o"), pod("y", 1, "s"), marked, old], 3)
     assert [action.how for action in planned(found).actions] == [How.FINISH]
-    made = planned(found, held={("old", How.FINISH): outcome})
-    assert made.actions == ()
-    assert skipped(made) == {blocked: 1}
+    for text in (None, "replaced by new"):
+        made = planned(found, held={("old", How.FINISH): HeldBack(outcome, text)})
+        assert made.actions == ()
+        assert skipped(made) == {blocked: 1}
+    other = planned(found, held={("old", How.FINISH): HeldBack(outcome, "for another reason")})
+    assert [action.how for action in other.actions] == [How.FINISH]
+
+
+def one_per_host() -> Group:
+    """Ten at 70 %, all on on-demand, that want a host each."""
+    apart = replace(NEEDS, anti_affinity=(PodTerm(names.HOSTNAME, ()),))
+    return group([pod(f"p{slot}", slot, "o", needs=apart) for slot in range(10)])
+
+
+def test_none_goes_to_see_where_siblings_keep_it_from_every_node() -> None:
+    """It would be put back and try again for ever, and others of its namespace would wait for what came of it."""
+    assert skipped(planned(one_per_host())) == {Blocked.NO_PLACE: 7}
+    assert moves_of(planned(one_per_host(), nodes=NODES[:1])) == 1, "there is no spot node: one may come"
+    on = replace(ground(*NODES), configuration=SCALED)
+    made = plan(Scene([assessed(one_per_host(), on)], on, lambda _name: {}, NOW))
+    assert moves_of(made) == 1, "an autoscaler brings nodes"
 
 
 def test_where_no_place_is_in_sight_one_goes_to_see() -> None:
@@ -295,7 +315,8 @@ def test_a_pod_speaks_for_what_it_asks_for_and_for_its_namespace() -> None:
     assert outage.terms == ((NodeRequirement("arch", "In", ("arm64",)),),)
     assert outage.evidence == Evidence("shop/stuck", "Deployment shop/web")
     assert [(workload.name, each) for workload, each in made.witnesses] == [("web", outage)]
-    said = "Spot is out in b for ≥1000m, ≥1024Mi, arch In arm64 of namespace shop (evidence: shop/stuck)"
+    asks = "≥1000m CPU, ≥1024Mi memory, arch In arm64"
+    said = f"Spot is out in b for pods of namespace shop that request {asks} (evidence: shop/stuck)"
     assert outage.sentence == said
 
 
@@ -304,7 +325,7 @@ HOPELESS: dict[str, dict[str, Any]] = {
     "a typo": {"needs": replace(NEEDS, node_selector={"disk": "sdd"})},
     "larger than any node": {"needs": replace(NEEDS, requests={"cpu": 100_000})},
     "a volume that is not bound": {
-        "needs": replace(NEEDS, has_claims=True),
+        "needs": replace(NEEDS, claims=("data",)),
         "unschedulable": "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
     },
     "somebody's gate": {"unschedulable": "", "waits": "SchedulingGated"},
@@ -322,13 +343,14 @@ def test_a_pod_that_waits_for_its_own_reasons_is_no_evidence(fields: dict[str, A
 
 
 def test_a_port_that_is_taken_everywhere_is_no_evidence() -> None:
-    made = planned(stuck(NOW - 600, needs=replace(NEEDS, host_ports=(80,))), used=lambda _name: {host_port(80): 1})
+    taken = {"host-port/80/TCP": 1}
+    made = planned(stuck(NOW - 600, needs=replace(NEEDS, host_ports=(HostPort(80),))), used=lambda _name: taken)
     assert (made.outages, made.actions) == ((), ())
 
 
 def test_a_volume_is_no_obstacle_where_the_scheduler_names_our_term() -> None:
     said = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector."
-    made = planned(stuck(NOW - 600, needs=replace(NEEDS, has_claims=True), unschedulable=said))
+    made = planned(stuck(NOW - 600, needs=replace(NEEDS, claims=("data",)), unschedulable=said))
     assert [each.namespace for each in made.outages] == ["shop"]
 
 
@@ -405,10 +427,6 @@ def test_a_release_needs_quota_for_one_more(quota: Quota, moves: int) -> None:
     assert (Blocked.QUOTA in skipped(made)) == (moves < 3)
 
 
-def budget(name: str = "b", **fields: int) -> Budget:
-    return Budget("shop", name, **fields)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("budgets", "moves"),
     [
@@ -471,7 +489,7 @@ def test_without_a_surge_a_leaving_node_is_left_to_its_drainer() -> None:
 @pytest.mark.parametrize(
     ("fields", "scene", "blocked"),
     [
-        ({"down": (3,)}, {}, Blocked.UNSETTLED),
+        ({"down": (3,)}, {}, Blocked.UNREADY),
         ({"needed": 8, "source": Basis.DECLARED}, {}, Blocked.MINIMUM),
         ({"annotations": {names.SPOT_RATIO: "70%", names.MIN_ON_DEMAND: "2"}}, {"nodes": NODES[:1]}, Blocked.NO_PLACE),
         ({}, {"budgets": lambda _pod: (budget(allowed=0, healthy=8, desired=8),)}, Blocked.BUDGET),
@@ -586,6 +604,28 @@ def test_a_pod_waits_longer_where_an_autoscaler_is_on_it() -> None:
     assert planned(stuck(NOW - 700), is_awaited=lambda _pod: NOW - 30).outages
 
 
+def test_a_pod_waits_ten_seconds_where_an_autoscaler_cannot_help_it() -> None:
+    """The scheduler tries again at once, so a moment is left to it."""
+    assert skipped(planned(stuck(NOW - 20))) == {Blocked.WAITING: 1}
+    assert planned(stuck(NOW - 20), is_denied=lambda each: each.name == "stuck").outages
+    assert skipped(planned(stuck(NOW - 9), is_denied=lambda _pod: True)) == {Blocked.WAITING: 1}
+
+
+def test_lost_room_is_an_outage_only_where_no_autoscaler_brings_it_back() -> None:
+    """Two pods went with the only spot node; on-demand has room for both."""
+    web = group([pod("x", 0, "o"), pod("y", 1, "gone"), pod("z", 2, "gone")])
+    lost = {"gone": GoneNode(node("gone", SPOT), SPOT, "its removal was announced")}
+
+    def outages(configuration: Configuration) -> list[Class]:
+        on = replace(ground(NODES[0]), configuration=configuration)
+        made = plan(Scene([assessed(web, on)], on, lambda _name: {}, NOW, lost=lost))
+        assert {(action.how, action.pod.name) for action in made.actions} == {(How.BURY, "y"), (How.BURY, "z")}
+        return [each.of for each in made.outages]
+
+    assert outages(Configuration()) == [SPOT]
+    assert outages(SCALED) == []
+
+
 @pytest.mark.parametrize(
     ("source", "needed", "why", "moves"),
     [
@@ -684,11 +724,12 @@ def test_what_leaves_does_not_depend_on_how_many_others_wait() -> None:
     assert moves_of(made) == 4
 
 
-def test_with_an_autoscaler_some_wait_for_it_and_missing_room_is_no_outage() -> None:
+def test_with_an_autoscaler_all_that_leave_wait_for_it_and_missing_room_is_no_outage() -> None:
+    """They go in any case. Without a release, fewer would serve until the nodes are there."""
     web, nodes = on_leaving_nodes(20, taints=(TERMINATION,))
     on = ground_of((*nodes, node("free", SPOT, cpu=2000), node("spare", cpu=4000)), SCALED)
     made = plan(Scene([assessed(web, on)], on, lambda _name: {}, NOW))
-    assert moves_of(made) == 2 + 5
+    assert moves_of(made) == 20
     assert made.outages == ()
 
 

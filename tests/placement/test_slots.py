@@ -173,10 +173,10 @@ def test_a_thousand_strangers_are_counted_in_a_moment() -> None:
     """Each admission counts them again, so the work must grow with their number, not with its square."""
     calls: list[int] = []
 
-    class Watched(Slots):
+    class CountingSlots(Slots):
         def class_of(self, slot: int) -> Class:
             calls.append(slot)
             return super().class_of(slot)
 
-    with_unslotted(Watched(Fraction(7, 10), 1), set(), [O] * 1000)
+    with_unslotted(CountingSlots(Fraction(7, 10), 1), set(), [O] * 1000)
     assert len(calls) <= 2000

@@ -14,7 +14,7 @@ from tests.rebalancer.scheduling import create_pod
 from tests.rebalancer.simulation import (
     GC_SECONDS,
     UNREACHABLE_SECONDS,
-    Cluster,
+    SimulatedCluster,
     is_active,
     is_serving,
     owner_of,
@@ -24,7 +24,7 @@ from tests.rebalancer.simulation import (
 HISTORY = 2
 
 
-def machines(cluster: Cluster) -> None:
+def machines(cluster: SimulatedCluster) -> None:
     """Kubelets start and end pods; what is on no Node for long is buried, what is on an unreachable one is deleted."""
     nodes, now = cluster.nodes, cluster.now
     for pod in cluster.pods:
@@ -38,7 +38,7 @@ def machines(cluster: Cluster) -> None:
             cluster.remove(pod)
 
 
-def _kubelet(cluster: Cluster, pod: Pod) -> None:
+def _kubelet(cluster: SimulatedCluster, pod: Pod) -> None:
     facts, now = cluster.facts[pod.uid], cluster.now
     if pod.terminating:
         if now >= facts.dies_at:
@@ -49,7 +49,7 @@ def _kubelet(cluster: Cluster, pod: Pod) -> None:
         cluster.put(replace(pod, ready=True, changed=now))
 
 
-def tables(cluster: Cluster) -> None:
+def tables(cluster: SimulatedCluster) -> None:
     """The status of budgets and quotas."""
     for budget in list(cluster.objects["budgets"].values()):
         cluster.put(_counted(cluster, budget))
@@ -58,7 +58,7 @@ def tables(cluster: Cluster) -> None:
         cluster.put(replace(quota, used={key: used.get(key, 0) for key in quota.hard}))
 
 
-def _counted(cluster: Cluster, budget: Budget) -> Budget:
+def _counted(cluster: SimulatedCluster, budget: Budget) -> Budget:
     """As the disruption controller counts: shares of what the pods' controllers want; a Deployment's are one scale."""
     pods = [pod for pod in selecting(cluster, budget) if pod.phase not in ("Failed", "Succeeded")]
     healthy = sum(pod.ready and not pod.terminating for pod in pods)
@@ -73,7 +73,7 @@ def _counted(cluster: Cluster, budget: Budget) -> Budget:
     return replace(budget, healthy=healthy, desired=desired, expected=expected, allowed=allowed, settled=True)
 
 
-def _scale(cluster: Cluster, pods: Sequence[Pod]) -> int:
+def _scale(cluster: SimulatedCluster, pods: Sequence[Pod]) -> int:
     sets = {each.uid: each for each in cluster.objects["replica_sets"].values()}
     workloads = {each.uid: each for each in cluster.workloads}
     owners = set()
@@ -89,7 +89,7 @@ def _up(amount: int | str, replicas: int) -> int:
     return -(-part.numerator // part.denominator)
 
 
-def controllers(cluster: Cluster) -> None:
+def controllers(cluster: SimulatedCluster) -> None:
     for replica_set in list(cluster.objects["replica_sets"].values()):
         replica_set_controller(cluster, replica_set)
     for workload in cluster.workloads:
@@ -102,7 +102,7 @@ def controllers(cluster: Cluster) -> None:
 # --- ReplicaSets -----------------------------------------------------------------------------------------------------
 
 
-def replica_set_controller(cluster: Cluster, replica_set: ReplicaSet) -> None:
+def replica_set_controller(cluster: SimulatedCluster, replica_set: ReplicaSet) -> None:
     """Adopts, lets go, creates, deletes."""
     if replica_set.owner is None:  # left behind: it goes on, but nobody creates pods in this simulation then
         _claim(cluster, replica_set)
@@ -128,7 +128,7 @@ def replica_set_controller(cluster: Cluster, replica_set: ReplicaSet) -> None:
     cluster.put(replace(replica_set, settled=True, observed=len(active)))
 
 
-def _claim(cluster: Cluster, replica_set: ReplicaSet) -> None:
+def _claim(cluster: SimulatedCluster, replica_set: ReplicaSet) -> None:
     """Lets go of pods that its selector does not match any more, and adopts those without an owner that it matches."""
     owner = owner_of(replica_set)
     for pod in cluster.pods:
@@ -145,7 +145,7 @@ def _parent(replica_set: ReplicaSet) -> str:
     return replica_set.owner.uid if replica_set.owner is not None else ""
 
 
-def leaving_order(cluster: Cluster, pods: Sequence[Pod]) -> list[Pod]:
+def leaving_order(cluster: SimulatedCluster, pods: Sequence[Pod]) -> list[Pod]:
     """Who goes first: unassigned, pending, not ready, lowest cost, doubled on a node, ready for the shortest time."""
     on_node = Counter(pod.node for pod in pods)
     ranks = {"Pending": 0, "Unknown": 1}
@@ -169,7 +169,7 @@ def leaving_order(cluster: Cluster, pods: Sequence[Pod]) -> list[Pod]:
 # --- Deployments -----------------------------------------------------------------------------------------------------
 
 
-def deployment_controller(cluster: Cluster, workload: Workload) -> None:
+def deployment_controller(cluster: SimulatedCluster, workload: Workload) -> None:
     making = cluster.makings[workload.uid]
     template_hash = f"r{making.revision}"
     sets = cluster.sets_of(workload)
@@ -192,10 +192,20 @@ def deployment_controller(cluster: Cluster, workload: Workload) -> None:
         _roll(cluster, workload, new, olds)
     making.synced_replicas = workload.replicas
     _forget_old(cluster, olds)
-    cluster.put(replace(cluster.again(workload), settled=True))
+    now = cluster.again(workload)
+    cluster.put(replace(now, settled=True, rolled_out=_rolled_out(cluster, now, template_hash)))
 
 
-def _new_set(cluster: Cluster, workload: Workload, template_hash: str, replicas: int) -> ReplicaSet:
+def _rolled_out(cluster: SimulatedCluster, workload: Workload, template_hash: str) -> float:
+    """When its rollout ended, which is written once; 0 while one is under way, and for the first revision."""
+    sets = [each for each in cluster.sets_of(workload) if each.replicas or cluster.owned(each.uid)]
+    if template_hash == "r1" or [each.name for each in sets] != [f"{workload.name}-{template_hash}"]:
+        return 0.0
+    is_over = workload.rolled_out or _available(cluster, workload, sets[0]) == workload.replicas
+    return (workload.rolled_out or cluster.now) if is_over else 0.0
+
+
+def _new_set(cluster: SimulatedCluster, workload: Workload, template_hash: str, replicas: int) -> ReplicaSet:
     labels = {**workload.template.labels, names.POD_TEMPLATE_HASH: template_hash}
     return ReplicaSet(
         workload.namespace,
@@ -209,12 +219,14 @@ def _new_set(cluster: Cluster, workload: Workload, template_hash: str, replicas:
     )
 
 
-def _set_replicas(cluster: Cluster, replica_set: ReplicaSet, replicas: int) -> None:
+def _set_replicas(cluster: SimulatedCluster, replica_set: ReplicaSet, replicas: int) -> None:
     if replica_set.replicas != replicas:
         cluster.put(replace(replica_set, replicas=replicas, settled=False))
 
 
-def _scale_active(cluster: Cluster, workload: Workload, new: ReplicaSet | None, olds: Sequence[ReplicaSet]) -> None:
+def _scale_active(
+    cluster: SimulatedCluster, workload: Workload, new: ReplicaSet | None, olds: Sequence[ReplicaSet]
+) -> None:
     """The difference to the revision that has most."""
     active = [each for each in (new, *olds) if each is not None and each.replicas]
     if not active:
@@ -231,7 +243,7 @@ def _scale_active(cluster: Cluster, workload: Workload, new: ReplicaSet | None, 
         _set_replicas(cluster, each, changed)
 
 
-def _roll(cluster: Cluster, workload: Workload, new: ReplicaSet, olds: Sequence[ReplicaSet]) -> None:
+def _roll(cluster: SimulatedCluster, workload: Workload, new: ReplicaSet, olds: Sequence[ReplicaSet]) -> None:
     n = workload.replicas
     if workload.rollout.recreate:
         for old in olds:
@@ -258,13 +270,13 @@ def _roll(cluster: Cluster, workload: Workload, new: ReplicaSet, olds: Sequence[
         _set_replicas(cluster, old, left[old.uid])
 
 
-def _available(cluster: Cluster, workload: Workload, replica_set: ReplicaSet) -> int:
+def _available(cluster: SimulatedCluster, workload: Workload, replica_set: ReplicaSet) -> int:
     """Ready for as long as the workload asks for."""
     owned = (pod for pod in cluster.owned(replica_set.uid) if is_active(pod) and pod.ready)
     return sum(cluster.now - pod.changed >= workload.min_ready_seconds for pod in owned)
 
 
-def _forget_old(cluster: Cluster, olds: Sequence[ReplicaSet]) -> None:
+def _forget_old(cluster: SimulatedCluster, olds: Sequence[ReplicaSet]) -> None:
     empty = [old for old in olds if not old.replicas and not cluster.owned(old.uid)]
     for old in empty[: max(0, len(empty) - HISTORY)]:
         cluster.remove(old)
@@ -273,7 +285,7 @@ def _forget_old(cluster: Cluster, olds: Sequence[ReplicaSet]) -> None:
 # --- StatefulSets ----------------------------------------------------------------------------------------------------
 
 
-def stateful_set_controller(cluster: Cluster, workload: Workload) -> None:
+def stateful_set_controller(cluster: SimulatedCluster, workload: Workload) -> None:
     making = cluster.makings[workload.uid]
     nodes = cluster.nodes
     by_name = {pod.name: pod for pod in cluster.owned(workload.uid)}

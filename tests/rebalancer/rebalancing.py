@@ -1,4 +1,4 @@
-"""The real rebalancer on a simulated cluster, with a witness that holds it to the rules (design §8)."""
+"""The real rebalancer on a simulated cluster, with checks that hold it to the rules (design §8)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from placement.model import NOTHING, Class, Key, Namespace, Node, Owner, Pod, Re
 from placement.outage import Outage, ended, noted
 from placement.outcome import Outcome
 from placement.plan.actions import How, Plan
-from placement.plan.group import former_owner, former_slot, moved
+from placement.plan.marks import former_owner, former_slot, moved
 from placement.policy import Policy, resolve
 from placement.slots import Mix
 from rebalancer.executor import Done, Executor, LastLook
 from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
-from tests.rebalancer.simulation import Cluster, Feed, is_serving
+from tests.rebalancer.simulation import Feed, SimulatedCluster, is_serving
 
 SLOW_ENDS = 0.3  # of the ends of moves so many outlast their pass
 
@@ -67,7 +67,7 @@ class Killed(BaseException):
 
 
 @dataclass(frozen=True)
-class Write:
+class WriteRecord:
     """What the rebalancer did, and what came of it."""
 
     at: float
@@ -77,7 +77,7 @@ class Write:
 
 
 @dataclass
-class Fault:
+class CrashAtWrite:
     """Ends the process before or after the n-th write."""
 
     at: int
@@ -91,17 +91,17 @@ class Fault:
             raise Killed
 
 
-class Rebalancer:
+class SimulatedRebalancer:
     """A rebalancer process: it can be killed and started anew, and remembers nothing then."""
 
-    def __init__(self, cluster: Cluster, lag_seconds: float = 0.0, fault: Fault | None = None) -> None:
+    def __init__(self, cluster: SimulatedCluster, lag_seconds: float = 0.0, fault: CrashAtWrite | None = None) -> None:
         self.cluster = cluster
         self.lag_seconds = lag_seconds
-        self.fault = fault or Fault(-1)
+        self.fault = fault or CrashAtWrite(-1)
         self.is_paused = False
         self.is_alive = True
         self.deaths = 0
-        self.writes: list[Write] = []
+        self.writes: list[WriteRecord] = []
         self.violations: list[str] = []
         self.plan: Plan | None = None
         self.passes: list[tuple[float, Plan, Sequence[Done]]] = []
@@ -114,7 +114,7 @@ class Rebalancer:
         self._luck = Random(1)
         self.start()
         cluster.actors.append(self.act)
-        cluster.watchers.append(self._check_owned)
+        cluster.onlookers.append(self._check_owned)
 
     def start(self) -> None:
         cluster = self.cluster
@@ -279,7 +279,7 @@ class Rebalancer:
         def done(outcome: Outcome) -> Outcome:
             if outcome is Outcome.DONE and pod is not None and self.loses_answer(verb, pod):
                 outcome = Outcome.BUSY
-            self.writes.append(Write(self.cluster.now, verb, pod, outcome))
+            self.writes.append(WriteRecord(self.cluster.now, verb, pod, outcome))
             self.fault.strike(is_after=True)
             return outcome
 
@@ -481,7 +481,7 @@ class Rebalancer:
         return self.plan is not None and not (self.plan.actions or self.plan.outages or self.plan.ended)
 
 
-def mix_of(cluster: Cluster, workload: Workload) -> Mix:
+def mix_of(cluster: SimulatedCluster, workload: Workload) -> Mix:
     found = (cluster.class_of(pod) for pod in cluster.serving(workload))
     return Mix.of(of for of in found if of is not None)
 
@@ -498,23 +498,23 @@ def _patched(old: Any, changes: Any) -> dict[str, str]:
 
 
 @dataclass
-class Watcher:
-    """Counts serving replicas all the time. `low` is the least that each workload had since `begin`."""
+class LowestServing:
+    """The fewest replicas of each workload that served at any moment since `begin`."""
 
-    cluster: Cluster
-    low: dict[str, int] = field(default_factory=dict)
+    cluster: SimulatedCluster
+    serving: dict[str, int] = field(default_factory=dict)
     nodes_of: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.cluster.watchers.append(self.look)
+        self.cluster.onlookers.append(self.look)
 
     def begin(self) -> None:
-        self.low = {}
+        self.serving = {}
 
     def look(self) -> None:
         for workload in self.cluster.workloads:
             serving = len(self.cluster.serving(workload))
-            self.low[workload.name] = min(serving, self.low.get(workload.name, serving))
+            self.serving[workload.name] = min(serving, self.serving.get(workload.name, serving))
 
 
 def hows(plan: Plan) -> Counter[How]:

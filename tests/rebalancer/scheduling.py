@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,19 +23,23 @@ from placement.model import (
     Pod,
     ReplicaSet,
     Toleration,
+    Volume,
     Workload,
 )
 from placement.outage import Demand, Shape
 from placement.patch import placed_pod
 from placement.policy import resolve
 from placement.revision import Revision
-from tests.placement.beside import may_join
-from tests.rebalancer.simulation import Cluster, Facts, Making, owner_of
+from placement.selector import requirements
+from tests.placement.plainaffinity import may_join
+from tests.rebalancer.simulation import Making, PodFacts, SimulatedCluster, owner_of
 
-UNSCHEDULABLE = "0/{} nodes are available: no node has room, is tolerated and matches"
+UNSCHEDULABLE = (
+    "0/{} nodes are available: some didn't match Pod's node affinity/selector, others have no room or are not tolerated"
+)
 
 
-def create_pod(cluster: Cluster, creator: ReplicaSet | Workload, workload: Workload, name: str) -> bool:
+def create_pod(cluster: SimulatedCluster, creator: ReplicaSet | Workload, workload: Workload, name: str) -> bool:
     """What a controller asks for; False where the namespace's quota refuses it."""
     making = cluster.makings[workload.uid]
     if not cluster.has_quota(workload.namespace, making.needs):
@@ -55,7 +59,7 @@ def create_pod(cluster: Cluster, creator: ReplicaSet | Workload, workload: Workl
         created=cluster.now,
         changed=cluster.now,
     )
-    facts = Facts(start_seconds=making.start_seconds)
+    facts = PodFacts(start_seconds=making.start_seconds)
     if cluster.webhook_is_up:
         pod, facts = _admitted(cluster, pod, facts, creator, workload, making)
     cluster.facts[pod.uid] = facts
@@ -67,8 +71,13 @@ def create_pod(cluster: Cluster, creator: ReplicaSet | Workload, workload: Workl
 
 
 def _admitted(
-    cluster: Cluster, pod: Pod, facts: Facts, creator: ReplicaSet | Workload, workload: Workload, making: Making
-) -> tuple[Pod, Facts]:
+    cluster: SimulatedCluster,
+    pod: Pod,
+    facts: PodFacts,
+    creator: ReplicaSet | Workload,
+    workload: Workload,
+    making: Making,
+) -> tuple[Pod, PodFacts]:
     namespace = cluster.objects["namespaces"][_cluster_wide(workload.namespace)]
     if not namespace.is_opted_in or workload.is_opted_out:
         return pod, facts
@@ -109,7 +118,7 @@ def _cluster_wide(name: str) -> Key:
     return Key("", name)
 
 
-def _seen_class(cluster: Cluster) -> Any:
+def _seen_class(cluster: SimulatedCluster) -> Any:
     nodes = cluster.webhook.stores["nodes"]
 
     def class_of(pod: Pod) -> Class | None:
@@ -138,7 +147,13 @@ def _with_decision(needs: Needs, decision: Decision) -> Needs:
         for each in decision.injection.tolerations
     )
     hard = tuple(
-        HardSpread(each["topologyKey"], each["maxSkew"], each["labelSelector"])
+        HardSpread(
+            each["topologyKey"],
+            each["maxSkew"],
+            requirements(each["labelSelector"]),
+            honors_taints=each.get("nodeTaintsPolicy") == "Honor",
+            match_label_keys=tuple(each.get("matchLabelKeys", ())),
+        )
         for each in decision.injection.spread
         if each["whenUnsatisfiable"] == "DoNotSchedule"
     )
@@ -150,7 +165,7 @@ def _with_decision(needs: Needs, decision: Decision) -> Needs:
     )
 
 
-def _seen_by(cluster: Cluster, demand: Demand) -> ClusterState:
+def _seen_by(cluster: SimulatedCluster, demand: Demand) -> ClusterState:
     """The cluster, as the webhook sees it for such a pod.
 
     Without the taints that soft pods tolerate: a scheduler that has its own reasons is one of the stories.
@@ -163,10 +178,11 @@ def _seen_by(cluster: Cluster, demand: Demand) -> ClusterState:
 # --- the scheduler ---------------------------------------------------------------------------------------------------
 
 
-class Occupancy:
+class NodeUsage:
     """What is taken of each node, and by whose pods."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
         self.nodes = cluster.nodes
         self.namespaces = {key.name: each for key, each in cluster.objects["namespaces"].items()}
         self.pods: list[Pod] = []
@@ -178,7 +194,7 @@ class Occupancy:
                 self.add(pod, pod.node)
 
     def add(self, pod: Pod, node: str) -> None:
-        self.used[node].update({**pod.needs.requests, "pods": 1})
+        self.used[node].update({**pod.needs.requests, "pods": 1, **dict.fromkeys(map(str, pod.needs.host_ports), 1)})
         self.pods.append(replace(pod, node=node))
         if pod.owner is not None:
             self.siblings.setdefault(pod.owner.uid, Counter())[node] += 1
@@ -186,10 +202,29 @@ class Occupancy:
     def has_room(self, pod: Pod, node: Node) -> bool:
         used = self.used[node.name]
         asked = {**pod.needs.requests, "pods": 1}
+        if any(used[str(port)] for port in pod.needs.host_ports):
+            return False
         return all(used[key] + amount <= node.allocatable.get(key, 0) for key, amount in asked.items())
 
     def may_join(self, pod: Pod, node: Node) -> bool:
         return not self._has_terms or may_join(pod, node, self.nodes, self.pods, self.namespaces)
+
+    def can_attach(self, pod: Pod, node: Node) -> bool:
+        """Its volumes can be used there, and are not too many with those of others. Each is of its driver."""
+        own = list(self._volumes_of(pod))
+        if any(volume.terms and not any(_holds(term, node.labels) for term in volume.terms) for volume in own):
+            return False
+        limits = self._cluster.objects["limits"].get(_cluster_wide(node.name))
+        there = [volume for each in self.pods if each.node == node.name for volume in self._volumes_of(each)]
+        return limits is None or all(
+            len({each.name for each in (*there, *own) if each.driver == volume.driver}) <= limits.most[volume.driver]
+            for volume in own
+        )
+
+    def _volumes_of(self, pod: Pod) -> Iterator[Volume]:
+        for claim in pod.needs.claims:
+            name = self._cluster.objects["claims"][Key(pod.namespace, claim.replace("*", pod.name))].volume
+            yield self._cluster.objects["volumes"][_cluster_wide(name)]
 
     def by(self, pod: Pod, key: str) -> Counter[str]:
         found: Counter[str] = Counter()
@@ -198,11 +233,11 @@ class Occupancy:
         return found
 
 
-def schedule(cluster: Cluster) -> None:
+def schedule(cluster: SimulatedCluster) -> None:
     waiting = [pod for pod in cluster.pods if not pod.node and not pod.terminating]
     if not waiting:
         return
-    occupancy = Occupancy(cluster)
+    occupancy = NodeUsage(cluster)
     for pod in sorted(waiting, key=lambda each: (each.created, each.uid)):
         fitting = [node for node in cluster.nodes.values() if _fits(pod, node, occupancy)]
         fitting = _evenly(pod, fitting, occupancy)
@@ -219,7 +254,7 @@ def schedule(cluster: Cluster) -> None:
         cluster.put(replace(pod, node=chosen, unschedulable="", changed=cluster.now))
 
 
-def _fits(pod: Pod, node: Node, occupancy: Occupancy) -> bool:
+def _fits(pod: Pod, node: Node, occupancy: NodeUsage) -> bool:
     if not node.ready or node.unschedulable or node.deleting:
         return False
     if any(not any(each.tolerates(taint) for each in pod.needs.tolerations) for taint in node.taints):
@@ -228,14 +263,14 @@ def _fits(pod: Pod, node: Node, occupancy: Occupancy) -> bool:
         return False
     if pod.required_terms and not any(_holds(term, node.labels) for term in pod.required_terms):
         return False
-    return occupancy.has_room(pod, node) and occupancy.may_join(pod, node)
+    return occupancy.has_room(pod, node) and occupancy.may_join(pod, node) and occupancy.can_attach(pod, node)
 
 
 def _holds(term: NodeTerm, labels: Mapping[str, str]) -> bool:
     return all(each.allows(labels.get(each.key)) for each in term)
 
 
-def _evenly(pod: Pod, fitting: Sequence[Node], occupancy: Occupancy) -> list[Node]:
+def _evenly(pod: Pod, fitting: Sequence[Node], occupancy: NodeUsage) -> list[Node]:
     """Those that keep within the skew of hard constraints."""
     for rule in pod.needs.hard_spread:
         counts = occupancy.by(pod, rule.topology_key)
@@ -245,7 +280,7 @@ def _evenly(pod: Pod, fitting: Sequence[Node], occupancy: Occupancy) -> list[Nod
     return list(fitting)
 
 
-def _score(pod: Pod, node: Node, occupancy: Occupancy, facts: Facts) -> float:
+def _score(pod: Pod, node: Node, occupancy: NodeUsage, facts: PodFacts) -> float:
     """Preferences first, then few siblings on the host and in the zone, then much that is free."""
     preferred = sum(each.weight for each in facts.preferred if _holds(each.term, node.labels))
     most = sum(each.weight for each in facts.preferred) or 1

@@ -1,4 +1,4 @@
-"""A small, honest cluster with a clock of its own: what is stored, who hears of it and when, what the others do.
+"""A small, honest cluster with a clock of its own: what is stored, who hears of it and when, what third parties do.
 
     cluster = Cluster()
     cluster.opt_in("shop")
@@ -7,7 +7,8 @@
     cluster.run(30)
 
 A step lets the machines work, tells the programs what has happened, lets them act, and then the controllers and the
-scheduler. Nothing sleeps; the same seed gives the same story. What is not simulated: preemption, volumes.
+scheduler. Nothing sleeps; the same seed gives the same events. What is not simulated: preemption; of volumes, all but
+where they can be used and how many a node attaches.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from placement import names
 from placement.configuration import Configuration
 from placement.inject import Preference
 from placement.model import (
+    AttachLimits,
     Budget,
+    Claim,
     Class,
     Key,
     Kind,
@@ -40,12 +43,15 @@ from placement.model import (
     ReplicaSet,
     Rollout,
     Sign,
+    Snapshot,
     Template,
+    Volume,
     Workload,
 )
 from placement.observation import Rates
 from placement.outage import Outages
 from placement.selector import matches
+from tests.builders.model import NEEDS, budget, namespace, node, workload
 from webhook.ledger import Ledger
 
 START = 1_750_000_000.0
@@ -59,9 +65,12 @@ STORES = (
     "budgets",
     "quotas",
     "signs",
+    "claims",
+    "volumes",
+    "limits",
 )
-NEEDS = Needs(requests={"cpu": 1000, "memory": 1024**3}, grace_seconds=30)
-ROOM = {"cpu": 8000, "memory": 64 * 1024**3, "pods": 110}
+POD_NEEDS = replace(NEEDS, grace_seconds=30)
+NODE_CPU = 8000
 TERMINATION = NodeTaint("aws-node-termination-handler/spot-itn")
 GC_SECONDS = 55.0  # Kubernetes' pod GC buries pods of a Node that is gone so much later
 UNREACHABLE_SECONDS = 300.0
@@ -80,11 +89,14 @@ def store_of(thing: Any) -> str:
         Budget: "budgets",
         Quota: "quotas",
         Sign: "signs",
+        Claim: "claims",
+        Volume: "volumes",
+        AttachLimits: "limits",
     }[type(thing)]
 
 
 @dataclass
-class Facts:
+class PodFacts:
     """What the model of a pod does not say."""
 
     preferred: tuple[Preference, ...] = ()
@@ -98,7 +110,7 @@ class Facts:
 class Making:
     """How a workload's pods are made, and how far its controller is."""
 
-    needs: Needs = NEEDS
+    needs: Needs = POD_NEEDS
     own_terms: tuple[NodeTerm, ...] = ()
     start_seconds: float = 10.0
     revision: int = 1
@@ -143,7 +155,7 @@ class Feed:
         return name != "replica_sets" or not self._is_sparing or bool(REPLICA_SETS_IN_USE.keeps(each))
 
 
-class Cluster:
+class SimulatedCluster:
     """Everything that is there."""
 
     def __init__(self, seed: int = 0, configuration: Configuration | None = None, step_seconds: float = 1.0) -> None:
@@ -152,7 +164,7 @@ class Cluster:
         self.random = Random(seed)
         self.configuration = configuration or Configuration()
         self.objects: dict[str, dict[Key, Any]] = {name: {} for name in STORES}
-        self.facts: dict[str, Facts] = {}
+        self.facts: dict[str, PodFacts] = {}
         self.makings: dict[str, Making] = {}
         self.feeds: list[Feed] = []
         self.outages = Outages()
@@ -168,8 +180,8 @@ class Cluster:
         self.unproven: set[str] = set()  # nodes that were deleted while their machines may be there
         self.unready_at: dict[str, float] = {}
         self.actors: list[Callable[[], None]] = []  # programs: rebalancers
-        self.others: list[Callable[[], None]] = []  # autoscaler, drainer
-        self.watchers: list[Callable[[], None]] = []
+        self.third_parties: list[Callable[[], None]] = []  # autoscaler, drainer
+        self.onlookers: list[Callable[[], None]] = []
         self._ids = count(1)
 
     def _webhook_hears(self, old: Any, new: Any) -> None:
@@ -206,6 +218,12 @@ class Cluster:
     def workloads(self) -> list[Workload]:
         return [*self.objects["deployments"].values(), *self.objects["stateful_sets"].values()]
 
+    def snapshot(self) -> Snapshot:
+        """As the command line would read it."""
+        namespaces = {key.name: each for key, each in self.objects["namespaces"].items()}
+        others = (each for name in ("claims", "volumes", "limits") for each in self.objects[name].values())
+        return Snapshot(namespaces, self.nodes, tuple(self.workloads), pods=tuple(self.pods), others=tuple(others))
+
     def pod(self, key: Key, uid: str = "") -> Pod | None:
         found: Pod | None = self.objects["pods"].get(key)
         return found if found is not None and uid in ("", found.uid) else None
@@ -238,13 +256,13 @@ class Cluster:
     # --- what people and clouds do -----------------------------------------------------------------------------------
 
     def opt_in(self, name: str, **annotations: str) -> None:
-        self.put(Namespace(name, {names.PLACEMENT: names.ENABLED}, annotations))
+        self.put(replace(namespace(name), annotations=annotations))
 
     def opt_out(self, name: str) -> None:
         self.put(Namespace(name))
 
     def add_nodes(
-        self, of: Class, number: int, zones: str = "a", types: tuple[str, ...] = ("m",), cpu: int = ROOM["cpu"]
+        self, of: Class, number: int, zones: str = "a", types: tuple[str, ...] = ("m",), cpu: int = NODE_CPU
     ) -> list[Node]:
         """So many nodes, over the zones and types in turn."""
         made = []
@@ -253,14 +271,12 @@ class Cluster:
             made.append(self.add_node(of, zone, kind, cpu))
         return made
 
-    def add_node(self, of: Class, zone: str = "a", kind: str = "m", cpu: int = ROOM["cpu"], name: str = "") -> Node:
+    def add_node(self, of: Class, zone: str = "a", kind: str = "m", cpu: int = NODE_CPU, name: str = "") -> Node:
         name = name or self.new_id(str(of))
-        labels = {names.CAPACITY: str(of), names.ZONE: zone, names.INSTANCE_TYPE: kind, names.HOSTNAME: name}
-        taints = (NodeTaint(names.CAPACITY, "spot"),) if of is Class.SPOT else ()
-        node = Node(name, labels, taints, allocatable={**ROOM, "cpu": cpu}, created=self.now)
+        made = node(name, of, zone, cpu, kind, created=self.now)
         self.gone_at.pop(name, None)
-        self.put(node)
-        return node
+        self.put(made)
+        return made
 
     def deploy(
         self,
@@ -300,12 +316,12 @@ class Cluster:
         making: Making | None,
     ) -> Workload:
         labels = {"app": name}
-        made = Workload(
-            kind,
-            namespace,
+        made = workload(
             name,
-            self.new_id("uid"),
             replicas,
+            kind,
+            namespace=namespace,
+            uid=self.new_id("uid"),
             annotations=dict(annotations or {}),
             selector={"matchLabels": labels},
             template=Template(labels=labels),
@@ -354,7 +370,7 @@ class Cluster:
     def budget(self, workload: Workload, **amounts: int | str) -> None:
         """`min_available="100%"` or `max_unavailable=1`."""
         made: Any = amounts
-        self.put(Budget(workload.namespace, workload.name, workload.selector, settled=False, **made))
+        self.put(budget(workload.name, namespace=workload.namespace, selector=workload.selector, settled=False, **made))
 
     def cordon(self, name: str, *taints: NodeTaint) -> None:
         """With taints it is the cloud's notice, else a person's cordon."""
@@ -460,7 +476,7 @@ class Cluster:
         for act in self.actors:
             act()
             self._watch()
-        for act in self.others:
+        for act in self.third_parties:
             act()
         self._deliver()
         controllers.controllers(self)
@@ -485,7 +501,7 @@ class Cluster:
             feed.deliver(self.now)
 
     def _watch(self) -> None:
-        for watch in self.watchers:
+        for watch in self.onlookers:
             watch()
 
 
@@ -506,7 +522,7 @@ def owner_of(thing: ReplicaSet | Workload) -> Owner:
     return Owner("ReplicaSet" if isinstance(thing, ReplicaSet) else str(thing.kind), thing.name, thing.uid)
 
 
-def selecting(cluster: Cluster, budget: Budget) -> Iterator[Pod]:
+def selecting(cluster: SimulatedCluster, budget: Budget) -> Iterator[Pod]:
     for pod in cluster.pods:
         if _selects(budget, pod):
             yield pod

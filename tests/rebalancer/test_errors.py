@@ -12,8 +12,8 @@ from placement.model import Class, Pod, Workload
 from placement.outcome import Outcome
 from placement.plan.actions import Blocked
 from rebalancer.notify import Teller
-from tests.rebalancer.rebalancing import Rebalancer, Watcher, mix_of
-from tests.rebalancer.simulation import Cluster
+from tests.rebalancer.rebalancing import LowestServing, SimulatedRebalancer, mix_of
+from tests.rebalancer.simulation import SimulatedCluster
 from tests.rebalancer.test_scenarios import settle, shop, spot_nodes
 
 
@@ -22,7 +22,7 @@ def test_a_refused_release_keeps_nobody_else_from_returning() -> None:
     cluster = shop(spot=6, on_demand=6)
     fenced, web = cluster.deploy("fenced", 3), cluster.deploy("web", 10)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     for name in spot_nodes(cluster):
         cluster.lose(name)
@@ -36,11 +36,11 @@ def test_a_refused_release_keeps_nobody_else_from_returning() -> None:
     assert str(Blocked.REFUSED) in rebalancer.skipped
 
 
-def told(rebalancer: Rebalancer) -> list[str]:
+def told(rebalancer: SimulatedRebalancer) -> list[str]:
     """What is told from now on."""
     found: list[str] = []
 
-    def tell(workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> None:
+    def tell(workload: Workload, reason: str, text: str, *, is_warning: bool = True, is_once: bool = False) -> None:
         found.append(text)
 
     rebalancer.hears = Teller(tell).told
@@ -52,7 +52,7 @@ def test_a_refusal_is_told_once() -> None:
     cluster = shop()
     web = cluster.deploy("web", 4)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     events = told(rebalancer)
     rebalancer.refuses = lambda verb, _pod: Outcome.IMPOSSIBLE if verb == "release" else None
@@ -67,7 +67,7 @@ def test_a_budget_that_is_late_is_no_news() -> None:
     cluster = shop()
     web = cluster.deploy("web", 4)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     events = told(rebalancer)
     refused: set[str] = set()
@@ -92,7 +92,7 @@ ERRORS = {
 }
 
 
-def moved(cluster: Cluster, rebalancer: Rebalancer, web: Workload) -> None:
+def moved(cluster: SimulatedCluster, rebalancer: SimulatedRebalancer, web: Workload) -> None:
     cluster.annotate(web, spot_ratio="30%")
     cluster.run_until(lambda: rebalancer.is_exact(web) and rebalancer.is_calm(), 3600)
 
@@ -105,14 +105,14 @@ def test_a_write_that_fails_for_minutes_is_tried_again_later_each_time(outcome: 
     web = cluster.deploy("web", 10)
     cluster.budget(web, min_available="100%")
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     until = cluster.now + 300
     rebalancer.refuses = lambda what, _pod: outcome if what == verb and cluster.now < until else None
     moved(cluster, rebalancer, web)
     tries = Counter(write.pod.uid for write in rebalancer.writes if write.verb == verb and write.pod is not None)
     assert 1 < max(tries.values()) <= 10 + 1
-    assert watcher.low["web"] >= 10
+    assert lowest.serving["web"] >= 10
     assert rebalancer.violations == []
 
 
@@ -121,7 +121,7 @@ def test_a_pod_does_not_go_before_its_replacement_is_marked() -> None:
     cluster = shop()
     web = cluster.deploy("web", 10)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     cluster.annotate(web, spot_ratio="30%")
     cluster.run_until(lambda: rebalancer.count("release") > 0)
@@ -142,7 +142,7 @@ def test_it_converges_while_a_third_of_all_writes_fail_or_time_out(seed: int) ->
     cluster.budget(web, min_available="100%")
     db = cluster.deploy_stateful("db", 4)
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     random = Random(seed)
 
@@ -156,6 +156,6 @@ def test_it_converges_while_a_third_of_all_writes_fail_or_time_out(seed: int) ->
     moved(cluster, rebalancer, web)
     cluster.run_until(lambda: rebalancer.is_exact(db), 3600)
     assert len(rebalancer.writes) - before < 150
-    assert watcher.low["web"] >= 10
+    assert lowest.serving["web"] >= 10
     assert not any(names.RELEASED in pod.annotations for pod in cluster.pods)
     assert rebalancer.violations == []

@@ -16,16 +16,15 @@ from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan, Why
 from rebalancer.executor import Executor, LastLook
-from tests.placement.plans import CONFIGURATION, SPOT, node, pod
+from tests.builders.model import CONFIGURATION, SPOT, namespace, node, pod
 from tests.rebalancer.rebalancing import Here, Slow
 
 OLD = pod("old", 1, "n")
 NEW = pod("new", 1, "m")
 FINISH = Action(How.FINISH, Why.OVER, None, OLD, rests_on=(NEW,))
-OPTED_IN = Namespace("shop", {names.PLACEMENT: names.ENABLED})
 
 
-class Cluster:
+class ExecutorCluster:
     """What the stores hold now, and what was written. A pod named "broken" makes the writer fail."""
 
     def __init__(
@@ -91,7 +90,7 @@ class Cluster:
         self.written.append("end")
 
 
-THERE = (OLD, NEW, node("n"), node("m"), OPTED_IN)
+THERE = (OLD, NEW, node("n"), node("m"), namespace())
 
 
 @pytest.mark.parametrize(
@@ -127,47 +126,47 @@ THERE = (OLD, NEW, node("n"), node("m"), OPTED_IN)
 )
 def test_a_pod_goes_only_while_what_its_end_rests_on_serves(changed: Pod | Node | Namespace, is_done: bool) -> None:
     """By what is known at the moment of the write, which may be seconds after the plan."""
-    cluster = Cluster(*THERE, changed)
+    cluster = ExecutorCluster(*THERE, changed)
     assert cluster.perform(FINISH) == [Outcome.DONE if is_done else None]
     assert bool(cluster.written) is is_done
 
 
-@pytest.mark.parametrize("gone", [NEW, node("m"), OPTED_IN])
+@pytest.mark.parametrize("gone", [NEW, node("m"), namespace()])
 def test_what_is_gone_serves_no_more(gone: Pod | Node | Namespace) -> None:
-    assert Cluster(*(each for each in THERE if each != gone)).perform(FINISH) == [None]
+    assert ExecutorCluster(*(each for each in THERE if each != gone)).perform(FINISH) == [None]
 
 
 def test_an_eviction_rests_on_all_siblings() -> None:
     siblings = (pod("a", 0, "n"), pod("b", 2, "m"))
     evict = Action(How.EVICT, Why.RATIO, None, OLD, rests_on=siblings)
-    assert Cluster(*THERE, *siblings).perform(evict) == [Outcome.DONE]
-    assert Cluster(*THERE, siblings[0], replace(siblings[1], ready=False)).perform(evict) == [None]
+    assert ExecutorCluster(*THERE, *siblings).perform(evict) == [Outcome.DONE]
+    assert ExecutorCluster(*THERE, siblings[0], replace(siblings[1], ready=False)).perform(evict) == [None]
 
 
 def test_who_is_created_anew_is_evicted_only_while_it_waits() -> None:
-    cluster = Cluster(*THERE)
+    cluster = ExecutorCluster(*THERE)
     assert cluster.perform(Action(How.REPLACE, Why.STUCK, None, OLD)) == [Outcome.DONE]
     assert cluster.written == ["evict-waiting old"]
 
 
 def test_nothing_is_written_after_a_pause_or_by_who_does_not_lead() -> None:
     """Not even what a plan holds that was made before."""
-    for cluster in (Cluster(*THERE, is_paused=True), Cluster(*THERE, is_leading=False)):
+    for cluster in (ExecutorCluster(*THERE, is_paused=True), ExecutorCluster(*THERE, is_leading=False)):
         assert cluster.perform(FINISH) == [None]
         assert cluster.written == []
-    assert Cluster(*THERE, is_leading=False).perform(FINISH, outages=(Outage(SPOT, 0.0),)) == []
+    assert ExecutorCluster(*THERE, is_leading=False).perform(FINISH, outages=(Outage(SPOT, 0.0),)) == []
 
 
 def test_what_is_done_in_every_mode_is_done_while_moves_are_paused() -> None:
     """The way out of our own constraint is no move; outages are part of it."""
-    paused = Cluster(*THERE, is_paused=True)
+    paused = ExecutorCluster(*THERE, is_paused=True)
     waits = replace(FINISH, how=How.REPLACE, in_every_mode=True)
     assert paused.perform(waits, outages=(Outage(SPOT, 0.0),)) == [Outcome.DONE]
 
 
 def test_what_rests_on_no_note_is_done_though_a_note_cannot_be_written() -> None:
     """One that is refused must not stop the ends of moves."""
-    cluster = Cluster(*THERE)
+    cluster = ExecutorCluster(*THERE)
     cluster.refuses_notes = True
     with pytest.raises(ApiError):
         cluster.perform(FINISH, replace(FINISH, how=How.BURY), outages=(Outage(SPOT, 0.0),))
@@ -176,7 +175,7 @@ def test_what_rests_on_no_note_is_done_though_a_note_cannot_be_written() -> None
 
 def test_what_was_released_is_put_back_though_the_label_is_gone() -> None:
     """So does what nothing wants any more go; evicted is nobody there."""
-    cluster = Cluster(OLD, Namespace("shop"))
+    cluster = ExecutorCluster(OLD, Namespace("shop"))
     undo = Action(How.UNDO, Why.OVER, None, OLD, owner=Owner("ReplicaSet", "web-h", "rs"))
     assert cluster.perform(undo) == [Outcome.DONE]
     assert cluster.perform(Action(How.DELETE, Why.OVER, None, OLD)) == [Outcome.DONE]
@@ -186,14 +185,14 @@ def test_what_was_released_is_put_back_though_the_label_is_gone() -> None:
 
 def test_what_must_end_in_every_mode_ends_while_moves_are_paused() -> None:
     """A pause forbids moves; it keeps no pod that nothing wants any more, and that no controller would end."""
-    cluster = Cluster(*THERE, is_paused=True)
+    cluster = ExecutorCluster(*THERE, is_paused=True)
     assert cluster.perform(FINISH) == [None]
     assert cluster.perform(replace(FINISH, in_every_mode=True)) == [Outcome.DONE]
     assert cluster.written == ["evict-replaced old"]
 
 
 def test_a_release_hands_the_pod_to_its_deployment() -> None:
-    cluster = Cluster(*THERE)
+    cluster = ExecutorCluster(*THERE)
     assert cluster.perform(Action(How.RELEASE, Why.RATIO, None, OLD, owner=Owner("Deployment", "web", "d"))) == [
         Outcome.DONE
     ]
@@ -204,7 +203,7 @@ def test_a_failure_that_nobody_thought_of_loses_no_other_outcome(caplog: pytest.
     """It counts as busy, so that it is tried again, later each time."""
     broken = pod("broken", 2, "n")
     adopt = [Action(How.ANNOTATE, Why.ADOPT, None, each) for each in (OLD, broken, NEW)]
-    cluster = Cluster(*THERE, broken)
+    cluster = ExecutorCluster(*THERE, broken)
     assert cluster.perform(*adopt) == [Outcome.DONE, Outcome.BUSY, Outcome.DONE]
     assert cluster.written == ["annotate old", "annotate new"]
     assert "KeyError" in caplog.text
@@ -213,7 +212,7 @@ def test_a_failure_that_nobody_thought_of_loses_no_other_outcome(caplog: pytest.
 def test_nobody_waits_for_the_end_of_a_move() -> None:
     """Ten a second end under one budget. What came of them is told by a later pass; until then they are under way."""
     slow = Slow(Random(1), share=1.0)
-    cluster = Cluster(*THERE, ends=slow)
+    cluster = ExecutorCluster(*THERE, ends=slow)
     assert cluster.perform(FINISH, Action(How.ANNOTATE, Why.OVER, None, NEW)) == [Outcome.DONE]
     assert cluster.written == ["annotate new"]
     assert set(cluster.executor.under_way) == {OLD.uid}
@@ -228,7 +227,7 @@ def test_nobody_waits_for_the_end_of_a_move() -> None:
 def test_no_end_of_a_move_waits_for_its_turn() -> None:
     """What it rests on may change meanwhile; the next pass looks again."""
     slow = Slow(Random(1), share=1.0)
-    cluster = Cluster(*THERE, ends=slow, most_ends=1)
+    cluster = ExecutorCluster(*THERE, ends=slow, most_ends=1)
     other = replace(OLD, uid="other", name="other")
     cluster.perform(FINISH, replace(FINISH, pod=other, why=Why.RETURN))
     assert set(cluster.executor.under_way) == {OLD.uid}

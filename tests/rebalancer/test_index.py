@@ -10,19 +10,32 @@ import pytest
 
 from placement import names
 from placement.configuration import Configuration
-from placement.model import Class, Needs, Node, NodeRequirement, NodeTaint, Owner, Pod, PodTerm, Sign, Workload
+from placement.model import (
+    Class,
+    HostPort,
+    Needs,
+    Node,
+    NodeRequirement,
+    NodeTaint,
+    Owner,
+    Pod,
+    PodTerm,
+    Sign,
+    Workload,
+)
 from placement.outage import Outages
 from placement.plan.actions import How, Why
 from placement.plan.neighbours import FEW_NODES, Crowd
+from placement.refusal import HOLD_SECONDS, Hold
 from rebalancer.executor import Executor
 from rebalancer.index import Index
 from rebalancer.loop import Loop, Watched
-from tests.rebalancer.rebalancing import Rebalancer, Watcher
-from tests.rebalancer.simulation import TERMINATION, Cluster, Facts
+from tests.rebalancer.rebalancing import LowestServing, SimulatedRebalancer
+from tests.rebalancer.simulation import TERMINATION, PodFacts, SimulatedCluster
 
 
-def small() -> Cluster:
-    cluster = Cluster()
+def small() -> SimulatedCluster:
+    cluster = SimulatedCluster()
     cluster.opt_in("shop")
     cluster.add_nodes(Class.SPOT, 1)
     cluster.add_nodes(Class.ON_DEMAND, 2, "ab")
@@ -34,7 +47,7 @@ def small() -> Cluster:
 def test_the_clouds_word_about_an_earlier_node_of_that_name_proves_nothing() -> None:
     """It was deleted, registered anew under its name, and deleted again without a word."""
     cluster = small()
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.run(60)
     name = next(pod.node for pod in cluster.pods if cluster.class_of(pod) is Class.SPOT)
     cluster.lose(name)
@@ -52,7 +65,7 @@ def test_the_clouds_word_about_an_earlier_node_of_that_name_proves_nothing() -> 
 def test_a_workload_that_cannot_be_assessed_stops_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
     """It is told once, left alone, and looked at again when it changes."""
     cluster = small()
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     index, (web,) = rebalancer.index, cluster.workloads
     other = cluster.deploy("other", 2)
     cluster.run(30)
@@ -74,7 +87,7 @@ def test_a_workload_that_cannot_be_assessed_stops_nobody_else(caplog: pytest.Log
 def test_what_anybody_writes_on_a_pod_stops_nothing(tries: str) -> None:
     """Its move is undone, and how often that was is read from the pod."""
     cluster = small()
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.run(60)
     for pod in cluster.pods:
         cluster.put(replace(pod, annotations={**pod.annotations, names.UNDONE: f"{tries}/2020-01-01T00:00:00Z"}))
@@ -90,7 +103,7 @@ def test_what_anybody_writes_on_a_pod_stops_nothing(tries: str) -> None:
 def test_a_pod_that_was_put_back_is_not_put_back_again_before_it_is_seen() -> None:
     """Opted out in the middle of a move, while the stores lag by some seconds: one write for each pod."""
     cluster = small()
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.run(60)
     cluster.annotate(cluster.workloads[0], spot_ratio="0%")
     cluster.run_until(lambda: rebalancer.count("release") > 0)
@@ -105,7 +118,7 @@ def test_a_pod_that_was_put_back_is_not_put_back_again_before_it_is_seen() -> No
 def test_the_board_knows_who_waits_and_which_ports_are_taken() -> None:
     """A pod waits until it has a node, and holds its ports until it is finished."""
     index = Index(Configuration())
-    waits = Pod("shop", "p", "u", needs=Needs(host_ports=(80,)))
+    waits = Pod("shop", "p", "u", needs=Needs(host_ports=(HostPort(80),)))
     placed = replace(waits, node="n", phase="Running")
     steps = [(None, waits), (waits, placed), (placed, replace(placed, phase="Succeeded"))]
     seen = []
@@ -113,7 +126,7 @@ def test_the_board_knows_who_waits_and_which_ports_are_taken() -> None:
         index.observe(old, new)
         index.drain()
         seen.append((len(index.waiting), dict(index.used("n"))))
-    assert seen == [(1, {}), (0, {"host-port/80": 1, "pods": 1}), (0, {})]
+    assert seen == [(1, {}), (0, {"host-port/80/TCP": 1, "host-port/80/TCP/0.0.0.0": 1, "pods": 1}), (0, {})]
     index.observe(None, waits)
     index.observe(waits, replace(waits, terminating=True))
     index.drain()
@@ -137,7 +150,9 @@ def test_the_board_knows_who_is_beside_whom() -> None:
         asks = Pod("shop", "q", "v", labels={"app": "web"}, needs=needs), Pod("shop", "r", "w", needs=far)
         near, zone = (index.neighbours.judge(each, Crowd()) for each in asks)
         sites = index.ground.sites.values()
-        return {each.node.name for each in sites if near and not near(each)}, all(zone and not zone(s) for s in sites)
+        return {each.node.name for each in sites if near and not near.joins(each)}, all(
+            zone and not zone.joins(s) for s in sites
+        )
 
     again = replace(first, uid="u2")
     moved = replace(again, node="m")
@@ -221,7 +236,7 @@ def test_what_is_proof_of_a_lost_machine_and_what_counts_as_an_interruption(
 def test_nodes_that_were_gone_before_we_came(ready: bool, signs: list[Sign], is_buried: bool, is_late: bool) -> None:
     """Kubernetes calls all pods of a Node not ready when the Node is not: so they show what it was."""
     cluster = small()
-    first = Rebalancer(cluster)
+    first = SimulatedRebalancer(cluster)
     cluster.run(30)
     web, index = cluster.workloads[0], Index(Configuration())
     lost = next(pod.node for pod in cluster.pods if cluster.class_of(pod) is Class.SPOT)
@@ -264,7 +279,7 @@ DRAINS: dict[str, tuple[list[Any], bool]] = {
 def test_pods_of_another_namespace_are_nobodys_here() -> None:
     """Anybody may name any UID as the owner of a pod."""
     cluster = small()
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.run(30)
     web = cluster.workloads[0]
     one = cluster.pods_of(web)[0]
@@ -301,7 +316,7 @@ def test_the_end_of_a_move_has_the_reason_of_its_beginning() -> None:
     """For as long as one rebalancer remembers it; whoever takes over in between says that it is over, no more."""
     for is_killed in (False, True):
         cluster = small()
-        rebalancer = Rebalancer(cluster)
+        rebalancer = SimulatedRebalancer(cluster)
         cluster.run(60)
         cluster.annotate(cluster.workloads[0], spot_ratio="0%")
         cluster.run_until(lambda it=rebalancer: it.count("release") > 0)  # type: ignore[misc]
@@ -321,12 +336,12 @@ def test_the_end_of_a_move_has_the_reason_of_its_beginning() -> None:
 def test_workloads_for_which_only_time_passes_are_looked_at_once_a_second() -> None:
     """Many may be blocked for long: a change elsewhere is not their matter, one of their own pods' is."""
     cluster = small()
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.run(60)
     cluster.annotate(cluster.workloads[0], spot_ratio="0%", rebalance="plan-only")
     cluster.run(5)
     index, now = rebalancer.index, cluster.now + 100
-    (uid,) = [each.group.workload.uid for each in index.restless]
+    (uid,) = [each.group.workload.uid for each in index.restless()]
     index.refresh(now)
     first = index.assessments[uid]
     index.refresh(now + 0.1)
@@ -341,10 +356,10 @@ def test_workloads_for_which_only_time_passes_are_looked_at_once_a_second() -> N
     assert index.assessments[uid] is not second
 
 
-def under_way() -> tuple[Cluster, Rebalancer, Workload, Pod]:
+def under_way() -> tuple[SimulatedCluster, SimulatedRebalancer, Workload, Pod]:
     """A workload, one of whose pods was just released."""
     cluster = small()
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.run(60)
     web = cluster.workloads[0]
     cluster.annotate(web, spot_ratio="0%")
@@ -383,18 +398,18 @@ def test_a_released_pod_goes_back_to_a_replica_set_that_was_left_behind() -> Non
 def test_a_released_pod_whose_replica_set_is_gone_is_evicted_when_all_others_serve() -> None:
     """Somebody deleted the ReplicaSet; its Deployment makes a new one, whose pods take their time."""
     cluster, rebalancer, web, old = under_way()
-    watcher = Watcher(cluster)
+    lowest = LowestServing(cluster)
     (gone,) = cluster.sets_of(web)
     cluster.remove(gone)
     for pod in cluster.owned(gone.uid):
         cluster.remove(pod)
     cluster.run(5)
     assert cluster.pod(old.key) is not None
-    watcher.begin()
+    lowest.begin()
     cluster.run(60)
     assert cluster.pod(old.key) is None
     assert rebalancer.count("delete") == 0
-    assert watcher.low["web"] >= 1
+    assert lowest.serving["web"] >= 1
     assert len(cluster.serving(web)) == 4
 
 
@@ -414,7 +429,7 @@ def test_a_copy_of_a_released_pod_is_nobodys_business(copied: Callable[[Pod], Po
     cluster, rebalancer, _, old = under_way()
     cluster.opt_in("elsewhere")
     copy = copied(old)
-    cluster.facts[copy.uid] = Facts()
+    cluster.facts[copy.uid] = PodFacts()
     cluster.put(copy)
     cluster.run(600)
     assert cluster.pod(old.key) is None
@@ -431,9 +446,51 @@ def test_an_autoscalers_word_is_about_the_pod_of_that_namespace() -> None:
     assert index.is_awaited(Pod("elsewhere", "db-0")) == float("-inf")
 
 
+FORBIDDEN = (
+    'Failed to schedule pod, incompatible with nodepool "general", incompatible requirements, '
+    "key node.kubernetes.io/capacity, node.kubernetes.io/capacity In [spot] not in [on-demand]"
+)
+DENIED = Sign("shop", "e", "FailedScheduling", "p", 100.0, message=FORBIDDEN)
+NO_SCALE_UP = Sign("shop", "e", "NotTriggerScaleUp", "p", 100.0)
+
+
+@pytest.mark.parametrize(
+    ("signs", "is_denied"),
+    [
+        ([], False),
+        ([DENIED], True),
+        ([replace(DENIED, namespace="elsewhere")], False),
+        ([replace(DENIED, at=80.0)], False),
+        ([replace(DENIED, message="incompatible requirements, key kubernetes.io/arch, amd64 not in arm64")], False),
+        ([DENIED, Sign("shop", "f", "Nominated", "p", 101.0)], False),
+        ([DENIED, Sign("shop", "f", "Nominated", "p", 99.0)], True),
+        ([NO_SCALE_UP], True),
+        ([NO_SCALE_UP, Sign("shop", "f", "TriggeredScaleUp", "p", 101.0)], False),
+    ],
+    ids=[
+        "silence",
+        "no NodePool brings the class",
+        "said of another namespace's pod",
+        "said of an earlier pod of that name",
+        "another label is the reason",
+        "a node comes since",
+        "a node was to come before",
+        "Cluster Autoscaler can bring none",
+        "it has found one since",
+    ],
+)
+def test_an_autoscaler_says_that_it_cannot(signs: list[Sign], is_denied: bool) -> None:
+    """Karpenter names the label; its last word counts."""
+    index = Index(Configuration())
+    for sign in signs:
+        index.observe(None, sign)
+    index.drain()
+    assert index.is_denied(Pod("shop", "p", created=90.5)) is is_denied
+
+
 def test_what_comes_before_all_is_read_is_filed_but_nothing_is_concluded() -> None:
     """A whole cluster that waited in a queue would take room for it."""
-    rebalancer = Rebalancer(small())
+    rebalancer = SimulatedRebalancer(small())
     index, nobody = Index(Configuration()), cast(Executor, None)
     watched = Watched(lambda: False, lambda: True, Outages, lambda _now: False)
     loop = Loop(index, nobody, watched, lambda *_: None)
@@ -447,7 +504,7 @@ def test_what_comes_before_all_is_read_is_filed_but_nothing_is_concluded() -> No
 def test_a_replica_set_that_its_deployment_let_go_of_is_no_revision_of_it() -> None:
     """Somebody changed its labels; when it is deleted, nothing is missed."""
     cluster = small()
-    index = Rebalancer(cluster).index
+    index = SimulatedRebalancer(cluster).index
     cluster.run(30)
     web = cluster.workloads[0]
     (own,) = cluster.sets_of(web)
@@ -460,3 +517,39 @@ def test_a_replica_set_that_its_deployment_let_go_of_is_no_revision_of_it() -> N
         counted = {cohort.uid for cohort in index.assessments[web.uid].group.cohorts}
         assert counted == ({own.uid, "debug"} if new is debug else {own.uid})
     assert not index.failing
+
+
+def test_a_workload_whose_patch_is_refused_is_held_and_no_other() -> None:
+    """The webhook's Event names it by UID. It outlives the Event, which the API server forgets after an hour."""
+    cluster = small()
+    rebalancer = SimulatedRebalancer(cluster)
+    index, (web,) = rebalancer.index, cluster.workloads
+    other = cluster.deploy("other", 2)
+    cluster.run(30)
+    told = Sign("shop", "web.1", names.EVENT_REFUSED, "web", cluster.now, web.uid, "Deployment")
+    forged = replace(told, name="web.2", uid="nobody")
+    foreign = replace(told, namespace="evil", uid=other.uid)  # only who may write in a namespace holds its workloads
+    for sign in (told, forged, foreign):
+        index.observe(None, sign)
+    index.observe(told, None)
+    index.drain()
+    index.refresh(cluster.now)
+    assert index.assessments[web.uid].group.refused == Hold(cluster.now)
+    assert index.assessments[other.uid].group.refused is None
+
+
+def test_a_refused_workload_is_not_moved_until_the_hold_is_over() -> None:
+    """Its ratio changes, and the rebalancer waits: a replacement would be refused, too."""
+    cluster = small()
+    rebalancer = SimulatedRebalancer(cluster)
+    cluster.run(600)
+    (web,) = cluster.workloads
+    told = Sign("shop", "web.1", names.EVENT_REFUSED, "web", cluster.now, web.uid, "Deployment")
+    rebalancer.index.observe(None, told)
+    cluster.annotate(web, spot_ratio="0%")
+    before = rebalancer.count("release")
+    cluster.run(HOLD_SECONDS - 60)
+    assert rebalancer.count("release") == before
+    cluster.run(300)
+    assert rebalancer.count("release") > before
+    assert rebalancer.violations == []

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from dashboard.viewer import Around, Viewer
 from kube.events import Note
 from placement import names
-from placement.model import Class, Kind, Pod, Workload
+from placement.eviction import EvictionAsked
+from placement.model import Class, Pod, Workload
 from placement.outage import Outages
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from rebalancer.executor import Done
 from rebalancer.notify import _PASSING, Teller
-from tests.rebalancer.rebalancing import Rebalancer
-from tests.rebalancer.simulation import Cluster
+from report.sentences import moment
+from tests.builders.model import workload
+from tests.rebalancer.rebalancing import SimulatedRebalancer
+from tests.rebalancer.simulation import Making, SimulatedCluster
 
 SPOT, ON_DEMAND = Class.SPOT, Class.ON_DEMAND
-WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "web-uid", 10)
+WEB = workload(uid="web-uid")
 NO_PLAN = Plan()
 
 
-class Owner:
+class NoticeReader:
     """Reads what the teller tells: workload, reason, text, and whether it is a warning."""
 
     def __init__(self) -> None:
@@ -31,9 +35,11 @@ class Owner:
         self.notes: list[Note] = []
         self.teller = Teller(self.tell)
 
-    def tell(self, workload: Workload, reason: str, text: str, *, is_warning: bool = True) -> None:
+    def tell(
+        self, workload: Workload, reason: str, text: str, *, is_warning: bool = True, is_once: bool = False
+    ) -> None:
         self.read.append((workload.name, reason, text, is_warning))
-        self.notes.append(Note.about(workload, reason, text, is_warning=is_warning))
+        self.notes.append(Note.about(workload, reason, text, is_warning=is_warning, is_once=is_once))
 
     def texts(self, *reasons: str) -> list[str]:
         return [text for _, reason, text, _ in self.read if reason in reasons]
@@ -77,7 +83,7 @@ SENTENCES: dict[str, tuple[Action, str]] = {
 @pytest.mark.parametrize(("done", "text"), SENTENCES.values(), ids=SENTENCES.keys())
 def test_what_was_done_is_a_sentence(done: Action, text: str) -> None:
     """No warning: it is our work."""
-    owner = Owner()
+    owner = NoticeReader()
     owner.teller.told(NO_PLAN, [Done(done, Outcome.DONE)])
     assert owner.read == [("web", names.EVENT_MOVED, text, False)]
 
@@ -94,14 +100,14 @@ SILENT: dict[str, Done] = {
 @pytest.mark.parametrize("done", SILENT.values(), ids=SILENT.keys())
 def test_what_is_no_news_is_not_told(done: Done) -> None:
     """Nobody needs to know, or nobody is there."""
-    owner = Owner()
+    owner = NoticeReader()
     owner.teller.told(NO_PLAN, [done])
     assert owner.read == []
 
 
 def test_many_moves_are_one_event() -> None:
     """Ten pods: told ten times, and all are the same Event, whose count goes up."""
-    owner = Owner()
+    owner = NoticeReader()
     owner.teller.told(NO_PLAN, [Done(action(How.RELEASE, number=each, to=SPOT), Outcome.DONE) for each in range(10)])
     assert len(owner.notes) == 10
     assert len({note.event_name for note in owner.notes}) == 1
@@ -113,7 +119,7 @@ def skipping(*blocked: Blocked) -> Plan:
 
 def test_what_blocks_is_told_once_and_again_when_it_stands_again() -> None:
     """Pass after pass it stands; it goes; it comes back."""
-    owner = Owner()
+    owner = NoticeReader()
     for plan in (skipping(Blocked.QUOTA), skipping(Blocked.QUOTA), NO_PLAN, skipping(Blocked.QUOTA)):
         owner.teller.told(plan, [])
     text = "Not moved (wrong-class): the namespace's quota has no room for one more pod"
@@ -122,7 +128,7 @@ def test_what_blocks_is_told_once_and_again_when_it_stands_again() -> None:
 
 def test_another_blocker_is_other_news() -> None:
     """Also while the first one stands."""
-    owner = Owner()
+    owner = NoticeReader()
     owner.teller.told(skipping(Blocked.QUOTA), [])
     owner.teller.told(skipping(Blocked.QUOTA, Blocked.BUDGET), [])
     assert len(owner.texts(names.EVENT_BLOCKED)) == 2
@@ -132,7 +138,7 @@ def test_another_blocker_is_other_news() -> None:
 @pytest.mark.parametrize("blocked", Blocked)
 def test_what_passes_by_itself_is_silent(blocked: Blocked) -> None:
     """As many moves as allowed are under way, say. All else is told."""
-    owner = Owner()
+    owner = NoticeReader()
     owner.teller.told(skipping(blocked), [])
     assert bool(owner.read) == (blocked not in _PASSING)
 
@@ -140,11 +146,11 @@ def test_what_passes_by_itself_is_silent(blocked: Blocked) -> None:
 # --- what befalls a workload -----------------------------------------------------------------------------------------
 
 
-class Told(Rebalancer):
+class Told(SimulatedRebalancer):
     """A rebalancer on a simulated cluster that tells as the program does."""
 
     def start(self) -> None:
-        self.owner = Owner()
+        self.owner = NoticeReader()
         super().start()
         self.viewer = Viewer(self.index, Around(lambda: True, lambda: True, Outages, lambda: None))
 
@@ -155,8 +161,8 @@ class Told(Rebalancer):
         self.owner.teller.watch(taken.assessments, taken.ground, self.cluster.now)
 
 
-def shop(spot_zones: str = "abc") -> Cluster:
-    cluster = Cluster()
+def shop(spot_zones: str = "abc") -> SimulatedCluster:
+    cluster = SimulatedCluster()
     cluster.opt_in("shop")
     cluster.add_nodes(SPOT, 6, spot_zones, ("m",))
     cluster.add_nodes(ON_DEMAND, 6, "abc")
@@ -230,3 +236,53 @@ def test_what_nobody_declared_is_no_owners_matter() -> None:
     rebalancer = Told(cluster)
     cluster.run(300)
     assert rebalancer.owner.texts(names.EVENT_EXPOSED) == []
+
+
+# --- evictions by others ---------------------------------------------------------------------------------------------
+
+
+def ask_to_evict(cluster: SimulatedCluster, *pods: Pod) -> None:
+    """As the webhook notes it."""
+    for pod in pods:
+        note = {names.EVICTION_ASKED: EvictionAsked(cluster.now, "alice").text()}
+        cluster.put(replace(pod, annotations={**pod.annotations, **note}))
+
+
+def test_a_held_eviction_is_one_event_for_each_pod() -> None:
+    """It names the pod, who asked and when. It is told once, however long the pod waits, and is no warning."""
+    cluster = shop()
+    web = cluster.deploy("web", 10, making=Making(start_seconds=20))
+    cluster.run(90)
+    rebalancer = Told(cluster)
+    cluster.run(30)
+    read, asked = rebalancer.owner, cluster.now
+    first, second = sorted(cluster.pods_of(web), key=lambda pod: pod.name)[:2]
+    ask_to_evict(cluster, first, second)
+    cluster.run(10)
+    assert rebalancer.count("release") == 2
+    until = f"until enough replicas serve without it; alice asked at {moment(asked)}"
+    assert [(text, warns) for _, reason, text, warns in read.read if reason == names.EVENT_HELD] == [
+        (f"Holds the eviction of pod {pod.name} {until}", False) for pod in (first, second)
+    ]
+    cluster.run(300)
+    assert len(read.texts(names.EVENT_HELD)) == 2
+    assert len({note.event_name for note in read.notes if note.reason == names.EVENT_HELD}) == 2
+
+
+def test_a_new_leader_repeats_no_held_eviction() -> None:
+    """It says the same about the same pod, which is written as one Event without a count."""
+    cluster = shop()
+    web = cluster.deploy("web", 10, making=Making(start_seconds=30))
+    cluster.run(90)
+    rebalancer = Told(cluster)
+    cluster.run(30)
+    ask_to_evict(cluster, cluster.pods_of(web)[0])
+    cluster.run(5)
+    said = [note for note in rebalancer.owner.notes if note.reason == names.EVENT_HELD]
+    rebalancer.kill()
+    rebalancer.start()
+    cluster.run(5)
+    again = [note for note in rebalancer.owner.notes if note.reason == names.EVENT_HELD]
+    assert [each.event_name for each in again] == [each.event_name for each in said]
+    assert len(said) == 1
+    assert all(note.is_once for note in (*said, *again))

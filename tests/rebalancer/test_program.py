@@ -22,13 +22,13 @@ from kube.lease import PATH as LEASE
 from kube.lease import lease_object, released_spec
 from placement.configuration import Configuration
 from rebalancer.program import RebalancerProgram
-from tests.kube.objects import status
+from tests.builders.api import status
 
 EVENTS = "/api/v1/events"
 FORBIDDEN = status(403, "Forbidden", "events is forbidden")
 
 
-class _Server(ThreadingHTTPServer):
+class _EmptyClusterServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
@@ -83,7 +83,7 @@ def api() -> Iterator[tuple[Client, list[str]]]:
     refused: list[str] = []
     closing = threading.Event()
     handler = type("Api", (_Api,), {"lease": lease, "refused": refused, "closing": closing})
-    server = _Server(("127.0.0.1", 0), handler)
+    server = _EmptyClusterServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     client = Client(ClientConfiguration(host=f"http://127.0.0.1:{server.server_port}"), user_agent="test/1")
     try:

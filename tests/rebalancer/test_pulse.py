@@ -22,8 +22,9 @@ from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import RebalancerMetrics
 from rebalancer.probes import probes
 from rebalancer.pulse import Pulse
+from tests.builders.model import pod
 from tests.kube.scripted import Answer, Script, scripted_api
-from tests.placement.plans import pod
+from tests.manualclock import ManualClock
 from tests.rebalancer.rebalancing import Here
 from tests.serving.client import Visitor
 
@@ -31,19 +32,9 @@ QUICK = Terms(duration_seconds=2, safe_seconds=0.5, renew_seconds=0.05, look_sec
 LIMIT_SECONDS = 0.4  # a pass begins every 0.05 s here
 
 
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_what_counts_as_work_and_what_as_an_end() -> None:
     """A pass that fails has ended, but a loop that only fails does no work."""
-    clock = Clock()
+    clock = ManualClock()
     pulse = Pulse(clock, limit_seconds=60)
     steps: list[tuple[Callable[[], None], float, bool, bool]] = [
         (pulse.work, 59, True, True),
@@ -71,7 +62,7 @@ def test_every_write_of_a_long_pass_counts() -> None:
     assert len(beats) == 5
 
 
-class Hanging:
+class HangingExecutor:
     """What carries plans out: it waits, or fails, for as long as the test wants."""
 
     def __init__(self) -> None:
@@ -87,11 +78,11 @@ class Hanging:
         return []
 
 
-class Replica:
+class LoopReplica:
     """A loop, its Lease and its probe, put together as the program does."""
 
     def __init__(self, client: Any, limit_seconds: float) -> None:
-        self.pulse, self.work, self.is_synced = Pulse(limit_seconds=limit_seconds), Hanging(), True
+        self.pulse, self.work, self.is_synced = Pulse(limit_seconds=limit_seconds), HangingExecutor(), True
         wake = threading.Event()
         self.leader = Leader(client, "me", is_fit=self.pulse.is_fit, terms=QUICK)
         watched = Watched(lambda: self.is_synced, self.leader.is_leading, Outages, lambda _now: False)
@@ -126,10 +117,10 @@ def _answer(version: int, spec: dict[str, Any]) -> Answer:
 
 
 @contextmanager
-def running(limit_seconds: float = LIMIT_SECONDS) -> Iterator[Replica]:
+def running(limit_seconds: float = LIMIT_SECONDS) -> Iterator[LoopReplica]:
     with scripted_api() as (script, client):
         offer_lease(script)
-        replica = Replica(client, limit_seconds)
+        replica = LoopReplica(client, limit_seconds)
         replica.start()
         try:
             wait_for(replica.leader.is_leading)

@@ -1,4 +1,4 @@
-"""Stories of a cluster, each with a watcher that counts serving replicas all the time (issue 5, "Must show")."""
+"""What happens to a cluster step by step, while serving replicas are counted all the time (issue 5, "Must show")."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from placement.observation import Rates
 from placement.outage import Outage, noted
 from placement.plan.actions import Blocked, How, Why
 from placement.slots import Mix
-from tests.rebalancer.others import Autoscaler, Drainer
-from tests.rebalancer.rebalancing import Fault, Rebalancer, Watcher, mix_of
-from tests.rebalancer.simulation import NEEDS, TERMINATION, Cluster, Making
+from tests.rebalancer.rebalancing import CrashAtWrite, LowestServing, SimulatedRebalancer, mix_of
+from tests.rebalancer.simulation import POD_NEEDS, TERMINATION, Making, SimulatedCluster
+from tests.rebalancer.thirdparties import SimulatedAutoscaler, SimulatedDrainer
 
 SPOT, ON_DEMAND = Class.SPOT, Class.ON_DEMAND
 
 
-def shop(spot: int = 6, on_demand: int = 4, seed: int = 0, step_seconds: float = 1.0) -> Cluster:
+def shop(spot: int = 6, on_demand: int = 4, seed: int = 0, step_seconds: float = 1.0) -> SimulatedCluster:
     """A namespace that is opted in, and nodes of eight places each in three zones."""
-    cluster = Cluster(seed, step_seconds=step_seconds)
+    cluster = SimulatedCluster(seed, step_seconds=step_seconds)
     cluster.opt_in("shop")
     cluster.add_nodes(SPOT, spot, "abc", ("m", "r"))
     cluster.add_nodes(ON_DEMAND, on_demand, "abc")
     return cluster
 
 
-def settle(cluster: Cluster, rebalancer: Rebalancer, seconds: float = 900.0) -> float:
+def settle(cluster: SimulatedCluster, rebalancer: SimulatedRebalancer, seconds: float = 900.0) -> float:
     """Until every mix is exact and the plan is empty; how long it took."""
     return cluster.run_until(
         lambda: all(rebalancer.is_exact(each) for each in cluster.workloads) and rebalancer.is_calm(), seconds
@@ -43,7 +43,7 @@ def test_a_changed_ratio_costs_exactly_the_difference_in_moves_and_no_replica() 
     web = cluster.deploy("web", 50, {names.SPOT_RATIO: "70%"})
     cluster.budget(web, min_available="100%")
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     assert rebalancer.count("release") == 0
     for ratio, moves in (("30%", 20), ("90%", 30)):
@@ -54,7 +54,7 @@ def test_a_changed_ratio_costs_exactly_the_difference_in_moves_and_no_replica() 
         assert rebalancer.count("release") - before == moves
     assert mix_of(cluster, web) == Mix(45, 5)
     assert rebalancer.count("undo", "evict", "bury") == 0
-    assert watcher.low["web"] >= 50
+    assert lowest.serving["web"] >= 50
     assert rebalancer.violations == []
 
 
@@ -64,7 +64,7 @@ def test_auto_moves_pods_when_rates_change_and_not_when_sizes_do() -> None:
     web = cluster.deploy("web", 12, {names.SPOT_RATIO: "auto", names.AVAILABILITY_TARGET: "99.99%"})
     cluster.rates = Rates(1, {f"{zone}/{kind}": 1.0 for zone in "abc" for kind in "mr"})
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     before = rebalancer.count("release")
     assert mix_of(cluster, web) == Mix(11, 1)
@@ -73,7 +73,7 @@ def test_auto_moves_pods_when_rates_change_and_not_when_sizes_do() -> None:
     settle(cluster, rebalancer)
     assert mix_of(cluster, web) == Mix(5, 7)
     assert rebalancer.count("release") - before == 6
-    assert watcher.low["web"] >= 12
+    assert lowest.serving["web"] >= 12
     for replicas in (15, 8, 11, 9, 14, 10):
         cluster.change(web, replicas=replicas)
         cluster.run(60)
@@ -96,11 +96,11 @@ def test_a_lone_replica_on_the_wrong_class_is_moved_and_never_missed() -> None:
     assert mix_of(cluster, web) == Mix(1, 0)
     cluster.webhook_is_up = True
     cluster.add_nodes(ON_DEMAND, 1)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     assert mix_of(cluster, web) == Mix(0, 1)
     assert rebalancer.count("release") == rebalancer.count("finish") == 1
-    assert watcher.low["web"] >= 1
+    assert lowest.serving["web"] >= 1
     assert rebalancer.violations == []
 
 
@@ -109,7 +109,7 @@ def test_a_node_that_comes_back_is_not_touched() -> None:
     cluster = shop()
     web = cluster.deploy("web", 10)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     pods = {pod.uid for pod in cluster.pods_of(web)}
     name = next(pod.node for pod in cluster.pods_of(web) if cluster.class_of(pod) is SPOT)
@@ -123,7 +123,7 @@ def test_a_node_that_comes_back_is_not_touched() -> None:
     assert {pod.uid for pod in cluster.pods_of(web)} == pods
 
 
-def spot_nodes(cluster: Cluster) -> list[str]:
+def spot_nodes(cluster: SimulatedCluster) -> list[str]:
     return [name for name, node in cluster.nodes.items() if node.labels[names.CAPACITY] == "spot"]
 
 
@@ -141,7 +141,7 @@ POLICIES: tuple[tuple[int, dict[str, str]], ...] = (
 )
 
 
-def ten_workloads(cluster: Cluster) -> list[Workload]:
+def ten_workloads(cluster: SimulatedCluster) -> list[Workload]:
     """Every other one with a budget that allows nothing."""
     made = []
     for index, (replicas, policy) in enumerate(POLICIES):
@@ -152,7 +152,7 @@ def ten_workloads(cluster: Cluster) -> list[Workload]:
     return made
 
 
-def serve(cluster: Cluster, workloads: list[Workload]) -> bool:
+def serve(cluster: SimulatedCluster, workloads: list[Workload]) -> bool:
     return all(len(cluster.serving(each)) >= cluster.again(each).replicas for each in workloads)
 
 
@@ -161,11 +161,11 @@ def test_all_spot_is_lost_and_comes_back() -> None:
     cluster = shop(spot=6, on_demand=8, step_seconds=0.5)
     workloads = ten_workloads(cluster)
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     lost = spot_nodes(cluster)
     on_demand = {each.name: mix_of(cluster, each).on_demand for each in workloads}
-    watcher.begin()
+    lowest.begin()
     for name in lost:
         cluster.lose(name)
     took = cluster.run_until(lambda: serve(cluster, workloads), 100)
@@ -173,29 +173,29 @@ def test_all_spot_is_lost_and_comes_back() -> None:
     verbs = [write.verb for write in rebalancer.writes if write.verb in ("note", "bury")]
     assert verbs[0] == "note"
     assert verbs.count("note") == 1
-    assert all(watcher.low[name] >= least for name, least in on_demand.items())
+    assert all(lowest.serving[name] >= least for name, least in on_demand.items())
     cluster.run(60)
-    watcher.begin()
+    lowest.begin()
     before = rebalancer.count("release")
     moves = sum(mix_of(cluster, each).on_demand - rebalancer.wanted(each).on_demand for each in workloads)
     cluster.add_nodes(SPOT, 6, "abc", ("m", "r"))
     settle(cluster, rebalancer, 1200)
     assert rebalancer.count("release") - before == moves
     assert rebalancer.count("undo", "evict") == 0
-    assert all(watcher.low[each.name] >= each.replicas for each in workloads)
+    assert all(lowest.serving[each.name] >= each.replicas for each in workloads)
     assert rebalancer.violations == []
 
 
 def test_an_announced_loss_costs_nobody_a_replica() -> None:
-    """A two-minute notice and a foreign drainer: replacements at once, nodes empty after start time + 5 s."""
+    """A two-minute notice and a foreign drainer: replacements within a second, nodes empty after start time + 5 s."""
     cluster = shop(spot=6, on_demand=8, step_seconds=0.5)
     workloads = ten_workloads(cluster)
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     leaving = spot_nodes(cluster)
     spot_pods = sum(pod.node in leaving for pod in cluster.pods)
-    cluster.others.append(Drainer(cluster))
+    cluster.third_parties.append(SimulatedDrainer(cluster))
     for name in leaving:
         cluster.cordon(name, TERMINATION)
     cluster.run(1)
@@ -206,7 +206,7 @@ def test_an_announced_loss_costs_nobody_a_replica() -> None:
         cluster.delete_node(name)
     cluster.run(60)
     budgeted = [each for index, each in enumerate(workloads) if index % 2]
-    assert all(watcher.low[each.name] >= each.replicas for each in budgeted)
+    assert all(lowest.serving[each.name] >= each.replicas for each in budgeted)
     assert rebalancer.violations == []
 
 
@@ -216,17 +216,17 @@ def test_spot_behind_an_autoscaler_returns() -> None:
     web = cluster.deploy("web", 10)
     cluster.budget(web, min_available="100%")
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     for name in spot_nodes(cluster):
         cluster.lose(name)
     cluster.run(120)
     assert mix_of(cluster, web) == Mix(0, 10)
-    watcher.begin()
-    cluster.others.append(Autoscaler(cluster))
+    lowest.begin()
+    cluster.third_parties.append(SimulatedAutoscaler(cluster))
     settle(cluster, rebalancer, 3600)
     assert mix_of(cluster, web) == Mix(7, 3)
-    assert watcher.low["web"] >= 10
+    assert lowest.serving["web"] >= 10
     assert rebalancer.violations == []
 
 
@@ -235,18 +235,18 @@ def test_a_rollout_without_the_webhook_is_repaired() -> None:
     cluster = shop(spot=6, on_demand=6)
     web = cluster.deploy("web", 10)
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     cluster.webhook_is_up = False
     cluster.roll_out(web)
     cluster.run(120)
     assert mix_of(cluster, web) == Mix(0, 10)
     cluster.webhook_is_up = True
-    watcher.begin()
+    lowest.begin()
     before = rebalancer.count("release")  # in vain, while nobody placed the replacements
     settle(cluster, rebalancer)
     assert rebalancer.count("release") - before == 7
-    assert watcher.low["web"] >= 10
+    assert lowest.serving["web"] >= 10
     assert rebalancer.violations == []
 
 
@@ -255,7 +255,7 @@ def test_a_paused_rollout_is_left_alone() -> None:
     cluster = shop()
     web = cluster.deploy("web", 10)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     cluster.roll_out(web)
     cluster.run(5)
@@ -279,11 +279,11 @@ def test_a_stateful_set_is_moved_one_at_a_time_with_proof() -> None:
     cluster.run(120)
     assert mix_of(cluster, db) == Mix(0, 8)
     cluster.webhook_is_up = True
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer, 1800)
     assert rebalancer.count("evict") == 5
     assert rebalancer.count("release") == 0
-    assert watcher.low["db"] >= 7
+    assert lowest.serving["db"] >= 7
     assert rebalancer.violations == []
 
 
@@ -300,7 +300,7 @@ def test_a_stateful_set_keeps_its_floor_when_two_change_places() -> None:
         cluster.put(replace(pod, node=other.node))
     assert spot.name < on_demand.name
     cluster.annotate(db, spot_ratio="50%", min_on_demand="1")
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.run_until(lambda: rebalancer.count("evict") == 2)
     settle(cluster, rebalancer, 900)
     assert [write.pod.name for write in rebalancer.writes if write.verb == "evict" and write.pod] == ["db-0", "db-1"]
@@ -314,17 +314,17 @@ def test_a_declared_minimum_holds_for_evictions() -> None:
     db = cluster.deploy_stateful("db", 3, {names.MIN_AVAILABLE: "3"})
     cluster.run(60)
     cluster.webhook_is_up = True
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     cluster.run(300)
     assert rebalancer.count("evict") == 0
     assert str(Blocked.MINIMUM) in rebalancer.skipped
-    assert watcher.low[db.name] == 3
+    assert lowest.serving[db.name] == 3
 
 
 def test_unschedulable_spot_pods_fall_back_in_time() -> None:
     """No spot at all: after `spot-fallback-after` they run on on-demand."""
     cluster = shop(spot=0, on_demand=4)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     web = cluster.deploy("web", 10, {names.SPOT_FALLBACK_AFTER: "30s"})
     waiting = cluster.deploy("waiting", 3, {names.SPOT_FALLBACK: "wait", names.SPOT_FALLBACK_AFTER: "30s"})
     cluster.run(29)
@@ -337,7 +337,7 @@ def test_unschedulable_spot_pods_fall_back_in_time() -> None:
 
 def test_full_on_demand_falls_back_to_spot_after_two_minutes() -> None:
     cluster = shop(spot=6, on_demand=0)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     web = cluster.deploy("web", 10)
     lone = cluster.deploy("lone", 1)
     cluster.run(110)
@@ -353,7 +353,7 @@ def test_a_quota_without_room_for_one_more_is_told() -> None:
     web = cluster.deploy("web", 10)
     cluster.put(Quota("shop", "pods", {"pods": 10}))
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     cluster.annotate(web, spot_ratio="30%")
     cluster.run(60)
@@ -369,7 +369,7 @@ def test_a_namespace_that_opts_out_gets_its_pods_back_and_nothing_else() -> None
     cluster = shop()
     web = cluster.deploy("web", 10)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     cluster.annotate(web, spot_ratio="30%")
     cluster.run_until(lambda: rebalancer.count("release") > 0)
@@ -390,7 +390,7 @@ def test_modes_and_pause_stop_moves() -> None:
     cluster = shop()
     web = cluster.deploy("web", 10)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     for mode, blocked in (("plan-only", Blocked.PLAN_ONLY), ("off", Blocked.OFF)):
         cluster.annotate(web, spot_ratio="30%", rebalance=mode)
@@ -412,7 +412,7 @@ def test_moves_wait_for_the_window_and_urgent_ones_do_not() -> None:
     cluster = shop()
     web = cluster.deploy("web", 10, {names.REBALANCE_WINDOW: "20 15 * * * 1h"})
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     cluster.annotate(web, spot_ratio="30%")
     cluster.run(600)
@@ -435,13 +435,13 @@ def test_a_crash_at_any_write_changes_nothing_in_the_end(after: bool) -> None:
         web = cluster.deploy("web", 8)
         cluster.budget(web, min_available="100%")
         cluster.run(60)
-        rebalancer, watcher = Rebalancer(cluster, fault=Fault(at, after)), Watcher(cluster)
+        rebalancer, lowest = SimulatedRebalancer(cluster, fault=CrashAtWrite(at, after)), LowestServing(cluster)
         cluster.annotate(web, spot_ratio="30%")
         settle(cluster, rebalancer)
         cluster.run(30)
         assert rebalancer.violations == []
         assert rebalancer.count("release") == 3
-        assert watcher.low["web"] >= 8
+        assert lowest.serving["web"] >= 8
         if not rebalancer.deaths:
             break
     assert at > 10
@@ -449,7 +449,7 @@ def test_a_crash_at_any_write_changes_nothing_in_the_end(after: bool) -> None:
 
 def test_a_pool_without_room_draws_nobody() -> None:
     """All spot pods are in one pool and the other is full: told, and not tried over and over."""
-    cluster = Cluster()
+    cluster = SimulatedCluster()
     cluster.opt_in("shop")
     cluster.put(Namespace("others"))
     cluster.add_node(SPOT, "a", cpu=16_000)
@@ -465,7 +465,7 @@ def test_a_pool_without_room_draws_nobody() -> None:
     )
     cluster.deploy("filler", 1, namespace="others", making=Making(needs))
     cluster.run(20)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.run(3600)
     assert rebalancer.count("release") == 0
     assert rebalancer.skipped == {str(Blocked.NO_PLACE)}
@@ -479,16 +479,16 @@ def test_an_ordered_stateful_set_that_cannot_stay_on_spot_is_not_evicted_over_an
     for node in list(cluster.nodes.values()):  # a taint that Spotweave does not count as repelling
         if node.labels[names.CAPACITY] == "spot":
             cluster.put(replace(node, taints=(*node.taints, NodeTaint("scarce", "", "PreferNoSchedule"))))
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     cluster.run(120)
-    watcher.begin()
+    lowest.begin()
     for _ in range(6):
         cluster.run(300)
         if restarts:
             rebalancer.kill()
     assert mix_of(cluster, db) == Mix(0, 3)
     assert rebalancer.count("evict") <= 2 * 3
-    assert watcher.low["db"] >= 2
+    assert lowest.serving["db"] >= 2
     assert rebalancer.violations == []
 
 
@@ -498,7 +498,7 @@ def test_a_scale_down_to_nothing_leaves_no_released_pod() -> None:
     web = cluster.deploy("web", 4)
     cluster.budget(web, min_available="100%")
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.annotate(web, spot_ratio="0%")
     cluster.run_until(lambda: rebalancer.count("release") > 0)
     cluster.change(web, replicas=0)
@@ -513,7 +513,7 @@ def test_leaving_nodes_are_emptied_a_few_pods_at_a_time_where_there_is_room_for_
     cluster = shop(spot=3, on_demand=3)
     web = cluster.deploy("web", 12, {names.MIN_ON_DEMAND: "4"})
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     leaving = [name for name, node in cluster.nodes.items() if node.labels[names.CAPACITY] == of]
     for name in leaving:
@@ -524,7 +524,7 @@ def test_leaving_nodes_are_emptied_a_few_pods_at_a_time_where_there_is_room_for_
         cluster.run(30)
         cluster.add_node(of, "a", cpu=2_000)
     cluster.run_until(lambda: not any(pod.node in leaving for pod in cluster.pods))
-    assert watcher.low["web"] >= 12
+    assert lowest.serving["web"] >= 12
     assert len(cluster.pods_of(web)) == 12
     assert rebalancer.violations == []
 
@@ -534,7 +534,7 @@ def test_a_leaving_node_is_left_behind_however_late_there_is_room() -> None:
     cluster = shop(spot=1, on_demand=2)
     web = cluster.deploy("web", 5, {names.SPOT_FALLBACK: "wait"})
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     (spot,) = spot_nodes(cluster)
     cluster.cordon(spot, TERMINATION)
@@ -543,7 +543,7 @@ def test_a_leaving_node_is_left_behind_however_late_there_is_room() -> None:
     cluster.add_node(SPOT, "b")
     cluster.run_until(lambda: not any(pod.node == spot for pod in cluster.pods))
     settle(cluster, rebalancer)
-    assert watcher.low["web"] >= 5
+    assert lowest.serving["web"] >= 5
     assert rebalancer.violations == []
 
 
@@ -555,16 +555,16 @@ def test_moves_to_a_class_that_is_full_come_to_nothing_and_bother_nobody() -> No
     needs = Needs(requests={"cpu": 5_000}, node_selector={names.CAPACITY: "on-demand"})
     cluster.deploy("filler", 1, namespace="others", making=Making(needs))
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     cluster.run(60)
-    watcher.begin()
+    lowest.begin()
     cluster.annotate(web, spot_ratio="30%")
     cluster.run(60)
     cluster.step_seconds = 5.0
     cluster.run(6 * 3600)
     assert rebalancer.count("finish", "evict", "note") == 0
     assert 1 <= rebalancer.count("release") <= 40
-    assert watcher.low["web"] >= 10
+    assert lowest.serving["web"] >= 10
     cluster.add_node(ON_DEMAND)
     cluster.run_until(lambda: rebalancer.is_exact(web), 4000)
     assert rebalancer.count("finish") == 4
@@ -572,7 +572,10 @@ def test_moves_to_a_class_that_is_full_come_to_nothing_and_bother_nobody() -> No
 
 
 def test_many_annotations_do_not_keep_a_notice_waiting() -> None:
-    """300 missed pods, 100 annotated in a pass; a node leaves after the first: its pods are released in the second."""
+    """300 missed pods, 100 annotated in a pass. A node leaves after the first: its pods are released in the third.
+
+    In the second, other nodes may still begin to leave.
+    """
     cluster = shop(spot=2, on_demand=60)
     web = cluster.deploy("web", 4)
     cluster.run(30)
@@ -581,14 +584,15 @@ def test_many_annotations_do_not_keep_a_notice_waiting() -> None:
         cluster.deploy(f"missed-{index}", 15)
     cluster.run(60)
     cluster.webhook_is_up = True
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.step()
     assert rebalancer.count("annotate") == 100
     leaving = next(pod.node for pod in cluster.pods_of(web) if cluster.class_of(pod) is SPOT)
     expected = sum(pod.node == leaving for pod in cluster.pods)
     cluster.cordon(leaving, TERMINATION)
     cluster.step()
-    assert [write.verb for write in rebalancer.writes[100 : 100 + expected]] == ["release"] * expected
+    cluster.step()
+    assert [write.verb for write in rebalancer.writes[200 : 200 + expected]] == ["release"] * expected
     cluster.run(3)
     assert rebalancer.count("annotate") >= 300
 
@@ -598,7 +602,7 @@ def test_a_pass_that_leaves_something_is_followed_by_another_at_once() -> None:
     cluster.webhook_is_up = False
     cluster.deploy("missed", 120)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.step()
     assert rebalancer.wake.is_set()
     rebalancer.wake.clear()
@@ -611,7 +615,7 @@ def test_a_stateful_set_is_left_alone_during_its_own_rollout() -> None:
     cluster = shop(spot=3, on_demand=4)
     db = cluster.deploy_stateful("db", 8)
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     cluster.roll_out(db)
     cluster.run(3)
@@ -621,7 +625,7 @@ def test_a_stateful_set_is_left_alone_during_its_own_rollout() -> None:
         cluster.step()
         assert rebalancer.count("evict") == 0
     settle(cluster, rebalancer, 1800)
-    assert watcher.low["db"] >= 7
+    assert lowest.serving["db"] >= 7
 
 
 def test_a_paused_deployment_of_one_revision_is_released_from_a_node_that_leaves() -> None:
@@ -629,7 +633,7 @@ def test_a_paused_deployment_of_one_revision_is_released_from_a_node_that_leaves
     cluster = shop()
     web = cluster.deploy("web", 10)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     cluster.change(web, rollout=replace(web.rollout, paused=True))
     cluster.annotate(web, spot_ratio="30%")
@@ -645,13 +649,13 @@ def test_a_paused_deployment_of_one_revision_is_released_from_a_node_that_leaves
 @pytest.mark.parametrize("declared", [True, False], ids=["exposed", "balance"])
 def test_a_crowd_in_one_pool_is_spread_when_another_pool_comes(declared: bool) -> None:
     """Seven spot pods in one pool, four may be lost: after the moves no pool holds more, and nobody served less."""
-    cluster = Cluster()
+    cluster = SimulatedCluster()
     cluster.opt_in("shop")
     cluster.add_node(SPOT, "a")
     cluster.add_nodes(ON_DEMAND, 2)
     web = cluster.deploy("web", 10, {names.MIN_AVAILABLE: "6"} if declared else {})
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     assert rebalancer.count("release") == 0
     cluster.add_node(SPOT, "b")
@@ -664,7 +668,7 @@ def test_a_crowd_in_one_pool_is_spread_when_another_pool_comes(declared: bool) -
     whys = {action.why for _, plan, _ in rebalancer.passes for action in plan.actions if action.how is How.RELEASE}
     assert whys == {Why.EXPOSED if declared else Why.BALANCE}
     assert 1 <= rebalancer.count("release") <= 7
-    assert watcher.low["web"] >= 10
+    assert lowest.serving["web"] >= 10
     assert rebalancer.violations == []
 
 
@@ -674,7 +678,7 @@ def test_a_pod_that_asks_to_be_kept_on_a_leaving_node_holds_up_nobody() -> None:
     logs = cluster.deploy("logs", 4, making=Making(annotations={names.DO_NOT_DISRUPT: "true"}))
     web = cluster.deploy("web", 10)
     cluster.annotate(web, spot_ratio="0%")
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.run(120)
     name = next(pod.node for pod in cluster.pods_of(logs) if cluster.class_of(pod) is Class.SPOT)
     cluster.cordon(name, TERMINATION)
@@ -694,7 +698,7 @@ def test_a_release_ends_when_its_workload_is_scaled_to_zero_meanwhile(budget: st
     if budget is not None:
         cluster.budget(web, min_available=budget)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.annotate(web, spot_ratio="0%")
     cluster.run_until(lambda: rebalancer.count("release") > 0)
     rebalancer.is_paused = True
@@ -711,7 +715,7 @@ def test_a_release_ends_when_its_workload_is_rolled_out_and_opted_out_meanwhile(
     cluster = shop()
     web = cluster.deploy("web", 4)
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     cluster.annotate(web, spot_ratio="0%")
     cluster.run_until(lambda: rebalancer.count("release") > 0)
     rebalancer.is_alive = False
@@ -732,10 +736,10 @@ def test_a_release_ends_when_its_workload_is_rolled_out_and_opted_out_meanwhile(
 # --- pods that are to be on hosts of their own -----------------------------------------------------------------------
 
 APART = PodTerm(names.HOSTNAME, (NodeRequirement("app", "In", ("web",)),))
-ALONE = Making(needs=replace(NEEDS, anti_affinity=(APART,)))
+ALONE = Making(needs=replace(POD_NEEDS, anti_affinity=(APART,)))
 
 
-def crowded(cluster: Cluster, workload: Workload) -> list[str]:
+def crowded(cluster: SimulatedCluster, workload: Workload) -> list[str]:
     """Hosts that were seen with two of its pods, from now on."""
     found: list[str] = []
 
@@ -743,17 +747,17 @@ def crowded(cluster: Cluster, workload: Workload) -> list[str]:
         hosts = Counter(pod.node for pod in cluster.pods_of(workload) if pod.node)
         found.extend(host for host, number in hosts.items() if number > 1)
 
-    cluster.watchers.append(look)
+    cluster.onlookers.append(look)
     return found
 
 
 def test_pods_on_hosts_of_their_own_fall_back_when_all_spot_hosts_but_one_are_lost() -> None:
-    """Two of three wait for a spot host that is not theirs. Beside free on-demand hosts they wait 60 s, not 300."""
+    """Two of three have no spot host left. The loss itself shows it, so they wait for no fallback time."""
     cluster = shop(spot=4, on_demand=4)
     everything = {names.SPOT_RATIO: "100%", names.MIN_ON_DEMAND: "0"}
     web = cluster.deploy("web", 3, everything, making=ALONE)
     cluster.run(60)
-    rebalancer, watcher, crowds = Rebalancer(cluster), Watcher(cluster), crowded(cluster, web)
+    rebalancer, lowest, crowds = SimulatedRebalancer(cluster), LowestServing(cluster), crowded(cluster, web)
     settle(cluster, rebalancer)
     assert mix_of(cluster, web) == Mix(3, 0)
     for pod in cluster.pods_of(web)[1:]:
@@ -761,13 +765,13 @@ def test_pods_on_hosts_of_their_own_fall_back_when_all_spot_hosts_but_one_are_lo
     free = next(name for name in spot_nodes(cluster) if name not in {pod.node for pod in cluster.pods_of(web)})
     cluster.lose(free)
     took = cluster.run_until(lambda: len(cluster.serving(web)) == 3, 200)
-    assert 60 <= took <= 60 + 10 + 10
+    assert took <= 3 + 10
     assert mix_of(cluster, web) == Mix(1, 2)
-    watcher.begin()
+    lowest.begin()
     cluster.add_nodes(SPOT, 3, "abc", ("m", "r"))
     settle(cluster, rebalancer, 3600)
     assert mix_of(cluster, web) == Mix(3, 0)
-    assert watcher.low["web"] >= 3
+    assert lowest.serving["web"] >= 3
     assert crowds == []
     assert rebalancer.violations == []
 
@@ -777,14 +781,14 @@ def test_pods_of_a_stateful_set_on_hosts_of_their_own_are_evicted_only_to_a_free
     cluster = shop(spot=2, on_demand=4)
     web = cluster.deploy_stateful("web", 3, {names.SPOT_RATIO: "0%"}, making=ALONE)
     cluster.run(60)
-    rebalancer, watcher, crowds = Rebalancer(cluster), Watcher(cluster), crowded(cluster, web)
+    rebalancer, lowest, crowds = SimulatedRebalancer(cluster), LowestServing(cluster), crowded(cluster, web)
     settle(cluster, rebalancer)
-    watcher.begin()
+    lowest.begin()
     cluster.annotate(web, spot_ratio="100%", min_on_demand="0")
     cluster.run(1200)
     assert mix_of(cluster, web) == Mix(2, 1)
     assert rebalancer.count("evict") == 2
-    assert watcher.low["web"] >= 2
+    assert lowest.serving["web"] >= 2
     assert rebalancer.plan is not None
     assert {each.blocked for each in rebalancer.plan.skipped} == {Blocked.NO_PLACE}
     cluster.add_nodes(SPOT, 1)

@@ -9,34 +9,34 @@ from placement.model import Class, Pod, Rollout, Workload
 from placement.outage import Outage, noted
 from placement.plan.actions import Blocked
 from placement.slots import Mix
-from tests.rebalancer.rebalancing import Rebalancer, Watcher, mix_of
-from tests.rebalancer.simulation import Cluster, Making, is_active
+from tests.rebalancer.rebalancing import LowestServing, SimulatedRebalancer, mix_of
+from tests.rebalancer.simulation import Making, SimulatedCluster, is_active
 
 
-def shop(spot: int = 6, on_demand: int = 4) -> Cluster:
+def shop(spot: int = 6, on_demand: int = 4) -> SimulatedCluster:
     """A namespace that is opted in, and nodes of eight places each in three zones."""
-    cluster = Cluster()
+    cluster = SimulatedCluster()
     cluster.opt_in("shop")
     cluster.add_nodes(Class.SPOT, spot, "abc")
     cluster.add_nodes(Class.ON_DEMAND, on_demand, "abc")
     return cluster
 
 
-def settle(cluster: Cluster, rebalancer: Rebalancer, seconds: float = 1800.0) -> float:
+def settle(cluster: SimulatedCluster, rebalancer: SimulatedRebalancer, seconds: float = 1800.0) -> float:
     """Until every mix is exact and the plan is empty; how long it took."""
     return cluster.run_until(
         lambda: all(rebalancer.is_exact(each) for each in cluster.workloads) and rebalancer.is_calm(), seconds
     )
 
 
-def most_pods(cluster: Cluster, workload: Workload) -> list[int]:
+def most_pods(cluster: SimulatedCluster, workload: Workload) -> list[int]:
     """The most pods that the workload ever had beside each other, counted all the time from now on."""
     most = [0]
 
     def look() -> None:
         most[0] = max(most[0], sum(map(is_active, cluster.pods_of(workload))))
 
-    cluster.watchers.append(look)
+    cluster.onlookers.append(look)
     return most
 
 
@@ -45,16 +45,16 @@ def test_without_a_surge_there_is_never_a_pod_more_than_replicas() -> None:
     cluster = shop()
     web = cluster.deploy("web", 6, rollout=Rollout(max_surge=0, max_unavailable=1))
     cluster.run(60)
-    rebalancer, watcher, most = Rebalancer(cluster), Watcher(cluster), most_pods(cluster, web)
+    rebalancer, lowest, most = SimulatedRebalancer(cluster), LowestServing(cluster), most_pods(cluster, web)
     settle(cluster, rebalancer)
-    watcher.begin()
+    lowest.begin()
     cluster.annotate(web, spot_ratio="0%")
     settle(cluster, rebalancer)
     assert mix_of(cluster, web) == Mix(0, 6)
     assert rebalancer.count("evict") == 4
     assert rebalancer.count("release") == 0
     assert most == [6]
-    assert watcher.low["web"] >= 5
+    assert lowest.serving["web"] >= 5
     assert rebalancer.violations == []
 
 
@@ -64,23 +64,23 @@ def test_old_pods_stay_until_the_new_ones_were_ready_for_long_enough() -> None:
     web = cluster.deploy("web", 10)
     cluster.change(web, min_ready_seconds=40)
     cluster.run(120)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     settle(cluster, rebalancer)
     gone: list[tuple[Pod, float]] = []
     before = {pod.uid: pod for pod in cluster.pods_of(web)}
-    cluster.watchers.append(lambda: gone.extend(_ended(cluster, before)))
-    watcher.begin()
+    cluster.onlookers.append(lambda: gone.extend(_ended(cluster, before)))
+    lowest.begin()
     began = cluster.now
     cluster.annotate(web, spot_ratio="30%")
     settle(cluster, rebalancer)
     assert len(gone) == 4
     assert min(at for _, at in gone) - began >= 10 + 40
-    assert watcher.low["web"] >= 10
+    assert lowest.serving["web"] >= 10
     assert rebalancer.count("undo") == 0
     assert rebalancer.violations == []
 
 
-def _ended(cluster: Cluster, before: dict[str, Pod]) -> list[tuple[Pod, float]]:
+def _ended(cluster: SimulatedCluster, before: dict[str, Pod]) -> list[tuple[Pod, float]]:
     """Pods that are on their way out since the last look."""
     there = {pod.uid for pod in cluster.pods if not pod.terminating}
     return [(before.pop(uid), cluster.now) for uid in list(before) if uid not in there]
@@ -92,7 +92,7 @@ def test_a_stateful_set_waits_as_long_between_two_evictions() -> None:
     db = cluster.deploy_stateful("db", 4)
     cluster.change(db, min_ready_seconds=30)
     cluster.run(120)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     cluster.annotate(db, spot_ratio="0%")
     settle(cluster, rebalancer)
@@ -109,7 +109,7 @@ def test_pods_with_local_storage_are_moved_and_those_that_ask_to_stay_are_not() 
     cache = cluster.deploy("cache", 4, making=Making(stores))
     kept = cluster.deploy("kept", 4, making=Making(stores, annotations={names.SAFE_TO_EVICT: "false"}))
     cluster.run(60)
-    rebalancer = Rebalancer(cluster)
+    rebalancer = SimulatedRebalancer(cluster)
     settle(cluster, rebalancer)
     for each in (cache, kept):
         cluster.annotate(each, spot_ratio="0%")
@@ -119,7 +119,7 @@ def test_pods_with_local_storage_are_moved_and_those_that_ask_to_stay_are_not() 
     assert rebalancer.violations == []
 
 
-def overflow_pods(cluster: Cluster, workload: Workload) -> list[Pod]:
+def overflow_pods(cluster: SimulatedCluster, workload: Workload) -> list[Pod]:
     return [pod for pod in cluster.pods_of(workload) if pod.needs.priority_class == names.OVERFLOW_PRIORITY]
 
 
@@ -129,16 +129,16 @@ def test_the_low_priority_of_an_outage_ends_with_it() -> None:
     cluster.outages = noted(cluster.outages, Outage(Class.SPOT, 0.0), cluster.now, 120.0)
     web, db = cluster.deploy("web", 10), cluster.deploy_stateful("db", 5)
     cluster.run(60)
-    rebalancer, watcher = Rebalancer(cluster), Watcher(cluster)
+    rebalancer, lowest = SimulatedRebalancer(cluster), LowestServing(cluster)
     assert len(overflow_pods(cluster, web)) == 2
     cluster.run(50)
     assert rebalancer.count("release", "evict") == 0
     assert rebalancer.skipped == {str(Blocked.OUTAGE)}
-    watcher.begin()
+    lowest.begin()
     cluster.run_until(lambda: not overflow_pods(cluster, web))
     settle(cluster, rebalancer)
     assert rebalancer.count("release") == rebalancer.count("finish") == 2
     assert rebalancer.count("undo", "evict") == 0
-    assert watcher.low["web"] >= 10
+    assert lowest.serving["web"] >= 10
     assert overflow_pods(cluster, db)
     assert rebalancer.violations == []

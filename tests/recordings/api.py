@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.recordings.clusters import Cluster, Raw
+from tests.recordings.clusters import Raw, RawCluster
 
 _PATH = re.compile(r"(/api/v1|/apis/[^/]+/v1)(?:/namespaces/([^/]+)(?=/[a-z]))?/([a-z]+)(?:/([^/]+))?")
 
 
 @contextmanager
-def serving(cluster: Cluster, kubeconfig: Path) -> Iterator[Path]:
+def serving(cluster: RawCluster, kubeconfig: Path) -> Iterator[Path]:
     """Serves the cluster meanwhile, and writes a kubeconfig that points to it."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(cluster))
     server.daemon_threads = True
@@ -45,7 +45,7 @@ def _kubeconfig(port: int) -> Raw:
     }
 
 
-def answer(cluster: Cluster, target: str) -> Raw | None:
+def answer(cluster: RawCluster, target: str) -> Raw | None:
     """The object or list at a path; None where there is none."""
     parts = urlsplit(target)
     found = _PATH.fullmatch(parts.path)
@@ -74,8 +74,8 @@ def _is_selected(raw: Raw, query: dict[str, list[str]]) -> bool:
     return True
 
 
-def _handler(cluster: Cluster) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _handler(cluster: RawCluster) -> type[BaseHTTPRequestHandler]:
+    class ClusterHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
@@ -92,4 +92,4 @@ def _handler(cluster: Cluster) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *_: Any) -> None:
             return
 
-    return Handler
+    return ClusterHandler

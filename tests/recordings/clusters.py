@@ -60,7 +60,7 @@ UNLED_SECONDS = (0.0, 0.0, 30.0, 0.0, 120.0, 0.0, 0.0, 45.0)  # for so long no r
 
 
 @dataclass
-class Cluster:
+class RawCluster:
     """All objects by the path of their collection."""
 
     number: int
@@ -111,7 +111,7 @@ def _is_open(node: Raw) -> bool:
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
-def add_nodes(cluster: Cluster) -> None:
+def add_nodes(cluster: RawCluster) -> None:
     for of in (SPOT, ON_DEMAND):
         for zone in ZONES:
             for kind in cluster.chance.sample(sorted(TYPES), 2):
@@ -119,7 +119,7 @@ def add_nodes(cluster: Cluster) -> None:
                     _add_node(cluster, of, zone, kind, index)
 
 
-def _add_node(cluster: Cluster, of: str, zone: str, kind: str, index: int) -> None:
+def _add_node(cluster: RawCluster, of: str, zone: str, kind: str, index: int) -> None:
     chance = cluster.chance
     key, spot, on_demand, taint = cluster.label
     name = f"{of}-{zone[-1]}-{kind.replace('.', '-')}-{index}"
@@ -175,7 +175,7 @@ OPTED_IN = ("shop", "pay", "gold")
 OTHERS = ("lab", "legacy", "kube-system", "spotweave-system")
 
 
-def add_namespaces(cluster: Cluster) -> None:
+def add_namespaces(cluster: RawCluster) -> None:
     pay = {PREFIX + "spot-ratio": cluster.chance.choice(["50%", "0.8", "70", "auto"]), PREFIX + "min-on-demand": "2"}
     gold = {PREFIX + "spread": cluster.chance.choice(["zone:hard", "none", "rack"]), "owner": "team-gold"}
     labels: dict[str, Raw] = {
@@ -191,7 +191,7 @@ def add_namespaces(cluster: Cluster) -> None:
         cluster.add(NAMESPACES, name, metadata=written)
 
 
-def add_priority_classes(cluster: Cluster) -> None:
+def add_priority_classes(cluster: RawCluster) -> None:
     values = {"high": 1000, "low": -2, "system-cluster-critical": 2_000_000_000}
     if cluster.number % 3 != 1:
         values["spotweave-overflow"] = -5
@@ -199,7 +199,7 @@ def add_priority_classes(cluster: Cluster) -> None:
         cluster.add(PRIORITY_CLASSES, name, value=value)
 
 
-def add_quotas(cluster: Cluster) -> None:
+def add_quotas(cluster: RawCluster) -> None:
     for namespace in OPTED_IN:
         if cluster.often(0.5):
             hard = {"pods": str(cluster.chance.choice([30, 60, 200])), "requests.cpu": "40"}
@@ -211,7 +211,7 @@ def add_quotas(cluster: Cluster) -> None:
 # --- what Spotweave itself keeps -------------------------------------------------------------------------------------
 
 
-def add_state(cluster: Cluster) -> None:
+def add_state(cluster: RawCluster) -> None:
     system = "spotweave-system"
     configuration = CONFIGURATIONS[cluster.number % len(CONFIGURATIONS)]
     if configuration is not None:
@@ -225,7 +225,7 @@ def add_state(cluster: Cluster) -> None:
         cluster.add(LEASES, name, system, metadata={"labels": {"app.kubernetes.io/component": component}}, spec=spec)
 
 
-def _outages(cluster: Cluster) -> str:
+def _outages(cluster: RawCluster) -> str:
     terms = [[{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-a"]}]]
     evidence = {"pod": "shop/web-4", "workload": "Deployment shop/web"}
     notes: tuple[list[Raw], ...] = (
@@ -243,13 +243,13 @@ def _outages(cluster: Cluster) -> str:
     return json.dumps({"version": 3 + cluster.number, "outages": noted}) if noted else ""
 
 
-def _pause(cluster: Cluster) -> str:
+def _pause(cluster: RawCluster) -> str:
     pause: Raw = {"since": NOW - 500, "by": "alice", "reason": "black friday"}
     texts = {3: json.dumps({**pause, "until": NOW + 900}), 5: json.dumps({**pause, "until": NOW - 9}), 7: "{broken"}
     return texts.get(cluster.number % 8, "")
 
 
-def _observed(cluster: Cluster) -> str:
+def _observed(cluster: RawCluster) -> str:
     if cluster.number % 4 == 0:
         return ""
     pools: Raw = {}

@@ -61,7 +61,7 @@ def run_command(arguments: Sequence[str]) -> tuple[int, str, str]:
 # --- the webhook -----------------------------------------------------------------------------------------------------
 
 
-class Webhook:
+class RecordedWebhook:
     """The webhook with full caches. It answers calls through the entry that production uses."""
 
     def __init__(self, kubeconfig: Path, unled_seconds: float) -> None:
@@ -98,7 +98,7 @@ class Webhook:
         self._metrics.outage_version.set_function(lambda: outages.version)
         self._metrics.ledger.set_function(lambda: len(admission.ledger))
         self._reviewer = Reviewer(admission, self._metrics, _AtOnce())
-        self._runner = asyncio.Runner(loop_factory=_Loop)
+        self._runner = asyncio.Runner(loop_factory=_RecordedLoop)
 
     def answer(self, body: bytes) -> tuple[int, bytes]:
         """The HTTP status and the body of the answer."""
@@ -147,7 +147,7 @@ class _AtOnce(Executor):
         return done
 
 
-class _Selector(selectors.DefaultSelector):
+class _RecordedSelector(selectors.DefaultSelector):
     """Its clock jumps over every wait."""
 
     def __init__(self) -> None:
@@ -160,9 +160,9 @@ class _Selector(selectors.DefaultSelector):
         return ready
 
 
-class _Loop(asyncio.SelectorEventLoop):
+class _RecordedLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
-        self._jumping = _Selector()
+        self._jumping = _RecordedSelector()
         super().__init__(self._jumping)
 
     def time(self) -> float:
@@ -172,7 +172,7 @@ class _Loop(asyncio.SelectorEventLoop):
 # --- the rebalancer and its page -------------------------------------------------------------------------------------
 
 
-class Rebalancer:
+class RecordedRebalancer:
     """One plan for the cluster, and what follows from it. Nothing is carried out; outcomes are made up."""
 
     def __init__(self, kubeconfig: Path) -> None:

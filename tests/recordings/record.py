@@ -17,11 +17,11 @@ import jsonpatch
 
 from tests.recordings import clusters, product, workloads
 from tests.recordings.api import serving
-from tests.recordings.clusters import Cluster, Raw
+from tests.recordings.clusters import Raw, RawCluster
+from tests.recordings.planrunner import PlanRunner
 from tests.recordings.reviews import COUNT, Review, reviews
 from tests.recordings.sentences import parted, parted_metrics
-from tests.recordings.story import Story
-from tests.recordings.workloads import Revision
+from tests.recordings.workloads import RawRevision
 
 CLUSTERS = 8
 ROUNDS = 5
@@ -39,8 +39,8 @@ def record(folder: Path, numbers: Sequence[int] = range(CLUSTERS), count: int = 
                 Recording(folder / f"cluster-{number}", cluster, revisions, kubeconfig).make(count)
 
 
-def build(number: int) -> tuple[Cluster, list[Revision]]:
-    cluster = Cluster(number, Random(number))
+def build(number: int) -> tuple[RawCluster, list[RawRevision]]:
+    cluster = RawCluster(number, Random(number))
     clusters.add_nodes(cluster)
     clusters.add_namespaces(cluster)
     clusters.add_priority_classes(cluster)
@@ -55,7 +55,7 @@ def build(number: int) -> tuple[Cluster, list[Revision]]:
 class Recording:
     """The recording of one cluster."""
 
-    def __init__(self, folder: Path, cluster: Cluster, revisions: Sequence[Revision], kubeconfig: Path) -> None:
+    def __init__(self, folder: Path, cluster: RawCluster, revisions: Sequence[RawRevision], kubeconfig: Path) -> None:
         self._folder = folder
         self._cluster = cluster
         self._revisions = revisions
@@ -122,20 +122,20 @@ class Recording:
 
     def _record_rounds(self) -> None:
         """A plan, then what follows from it, then the next plan."""
-        story = Story(self._cluster, self._revisions, self._kubeconfig)
+        runner = PlanRunner(self._cluster, self._revisions, self._kubeconfig)
         for number in range(ROUNDS):
-            rebalancer = product.Rebalancer(self._kubeconfig)
+            rebalancer = product.RecordedRebalancer(self._kubeconfig)
             plan = rebalancer.plan()
             self._write_parted(f"round-{number}-plan", plan)
             self._write_metrics(f"round-{number}-rebalancer", rebalancer.metrics())
             self._write_parted(f"round-{number}-events", _events(rebalancer.events()))
             self._write_parted(f"round-{number}-page", _ordered(rebalancer.page()))
-            story.go_on(plan)
+            runner.go_on(plan)
 
     # --- the webhook -------------------------------------------------------------------------------------------------
 
     def _record_webhook(self, made: Sequence[Review]) -> None:
-        webhook = product.Webhook(self._kubeconfig, self._cluster.unled_seconds)
+        webhook = product.RecordedWebhook(self._kubeconfig, self._cluster.unled_seconds)
         try:
             self._hide(webhook)
             answered, sentences = [], []
@@ -152,13 +152,13 @@ class Recording:
         finally:
             webhook.close()
 
-    def _hide(self, webhook: product.Webhook) -> None:
+    def _hide(self, webhook: product.RecordedWebhook) -> None:
         """Of some owners the caches have not heard yet; they are looked up."""
         for raw in self._chance.sample(self._cluster.objects[clusters.REPLICA_SETS], 2):
             webhook.forget(clusters.REPLICA_SETS, raw)
         webhook.forget(clusters.STATEFUL_SETS, self._chance.choice(self._cluster.objects[clusters.STATEFUL_SETS]))
 
-    def _change(self, webhook: product.Webhook) -> None:
+    def _change(self, webhook: product.RecordedWebhook) -> None:
         """Nodes, a namespace and a workload change, and budgets go: what was remembered must not be used."""
         for raw in self._cluster.objects[clusters.NODES][::3]:
             webhook.see(clusters.NODES, {**raw, "spec": {**raw["spec"], "unschedulable": True}})
@@ -170,7 +170,7 @@ class Recording:
             webhook.forget(clusters.BUDGETS, raw)
         webhook.see(clusters.PRIORITY_CLASSES, {"metadata": {"name": "spotweave-overflow"}, "value": -5})
 
-    def _answered(self, webhook: product.Webhook, index: int, review: Review) -> tuple[Raw, Raw]:
+    def _answered(self, webhook: product.RecordedWebhook, index: int, review: Review) -> tuple[Raw, Raw]:
         status, body = webhook.answer(review.body)
         digest = hashlib.sha256(body).hexdigest()
         if status != 200:
@@ -186,7 +186,7 @@ class Recording:
         line = {"review": index, "kind": review.kind, "status": status, "answer": masked}
         return line, {**sentences, "bytes": digest}
 
-    def _create(self, webhook: product.Webhook, index: int, review: Review, operations: list[Raw]) -> None:
+    def _create(self, webhook: product.RecordedWebhook, index: int, review: Review, operations: list[Raw]) -> None:
         """The pod is created as patched, and the caches see it; some are gone again."""
         created: Raw = jsonpatch.apply_patch(review.pod, operations)
         name = created["metadata"].get("name") or f"{created['metadata'].get('generateName', 'pod-')}new{index}"

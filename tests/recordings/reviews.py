@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from tests.recordings.clusters import PREFIX, Raw
-from tests.recordings.workloads import ODDITIES, Revision, reference
+from tests.recordings.workloads import ODDITIES, RawRevision, reference
 
 COUNT = 250  # per cluster
 STRANGE: tuple[Any, ...] = (None, True, 0, -1, 1.5, "", "text", "ü\u0000🙂", [], {}, [None], {"a": None}, "x" * 3000)
@@ -26,7 +26,7 @@ class Review:
     pod: Raw | None = None
 
 
-def reviews(revisions: Sequence[Revision], chance: Random, count: int = COUNT) -> list[Review]:
+def reviews(revisions: Sequence[RawRevision], chance: Random, count: int = COUNT) -> list[Review]:
     kinds, weights = [each for each, _ in KINDS], [weight for _, weight in KINDS]
     made: list[Review] = []
     for index in range(count):
@@ -36,7 +36,7 @@ def reviews(revisions: Sequence[Revision], chance: Random, count: int = COUNT) -
     return made
 
 
-Make = Callable[[Revision, Random, str, list[Review]], Review]
+Make = Callable[[RawRevision, Random, str, list[Review]], Review]
 
 
 def _review(kind: str, uid: str, pod: Raw, namespace: str, /, **call: Any) -> Review:
@@ -60,7 +60,7 @@ def raw_review(uid: str, pod: Any, namespace: str, **call: Any) -> Raw:
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 
 
-def pod_of(revision: Revision, chance: Random) -> Raw:
+def pod_of(revision: RawRevision, chance: Random) -> Raw:
     """As its controller creates it."""
     template = copy.deepcopy(revision.template)
     metadata = {**template["metadata"], "ownerReferences": [reference(revision.kind, revision.raw)]}
@@ -74,11 +74,11 @@ def pod_of(revision: Revision, chance: Random) -> Raw:
 # --- kinds -----------------------------------------------------------------------------------------------------------
 
 
-def plain(revision: Revision, chance: Random, uid: str, _made: list[Review]) -> Review:
+def plain(revision: RawRevision, chance: Random, uid: str, _made: list[Review]) -> Review:
     return _review("plain", uid, pod_of(revision, chance), revision.namespace)
 
 
-def burst(revision: Revision, chance: Random, uid: str, made: list[Review]) -> Review:
+def burst(revision: RawRevision, chance: Random, uid: str, made: list[Review]) -> Review:
     """A sibling of an earlier pod, so that one ReplicaSet's slots fill up."""
     earlier = [(each.pod, each.namespace) for each in made if each.pod and each.kind in ("plain", "burst")]
     if not earlier:
@@ -87,11 +87,11 @@ def burst(revision: Revision, chance: Random, uid: str, made: list[Review]) -> R
     return _review("burst", uid, copy.deepcopy(pod), namespace)
 
 
-def dry_run(revision: Revision, chance: Random, uid: str, _made: list[Review]) -> Review:
+def dry_run(revision: RawRevision, chance: Random, uid: str, _made: list[Review]) -> Review:
     return _review("dry-run", uid, pod_of(revision, chance), revision.namespace, dryRun=True)
 
 
-def own_wishes(revision: Revision, chance: Random, uid: str, _made: list[Review]) -> Review:
+def own_wishes(revision: RawRevision, chance: Random, uid: str, _made: list[Review]) -> Review:
     """With affinity, spread, tolerations or a priority that another webhook has added."""
     pod = pod_of(revision, chance)
     for _, change in chance.sample(ODDITIES, 2):
@@ -99,12 +99,12 @@ def own_wishes(revision: Revision, chance: Random, uid: str, _made: list[Review]
     return _review("own-wishes", uid, pod, revision.namespace)
 
 
-def again(revision: Revision, chance: Random, uid: str, made: list[Review]) -> Review:
+def again(revision: RawRevision, chance: Random, uid: str, made: list[Review]) -> Review:
     """The same call a second time."""
     return chance.choice(made) if made else plain(revision, chance, uid, made)
 
 
-def decided(revision: Revision, chance: Random, uid: str, _made: list[Review]) -> Review:
+def decided(revision: RawRevision, chance: Random, uid: str, _made: list[Review]) -> Review:
     """It carries a decision already."""
     pod = pod_of(revision, chance)
     slot = str(chance.randint(0, 9))
@@ -113,19 +113,19 @@ def decided(revision: Revision, chance: Random, uid: str, _made: list[Review]) -
     return _review("decided", uid, pod, revision.namespace)
 
 
-def unknown_owner(revision: Revision, chance: Random, uid: str, _made: list[Review]) -> Review:
+def unknown_owner(revision: RawRevision, chance: Random, uid: str, _made: list[Review]) -> Review:
     pod = pod_of(revision, chance)
     pod["metadata"]["ownerReferences"][0]["uid"] = f"nobody-{uid}"
     return _review("unknown-owner", uid, pod, revision.namespace)
 
 
-def elsewhere(revision: Revision, chance: Random, uid: str, _made: list[Review]) -> Review:
+def elsewhere(revision: RawRevision, chance: Random, uid: str, _made: list[Review]) -> Review:
     """In a namespace that is not opted in, or that no cache knows."""
     namespace = chance.choice(["lab", "legacy", "kube-system", "brand-new"])
     return _review("elsewhere", uid, pod_of(revision, chance), namespace)
 
 
-def stranger(revision: Revision, chance: Random, uid: str, _made: list[Review]) -> Review:
+def stranger(revision: RawRevision, chance: Random, uid: str, _made: list[Review]) -> Review:
     pod = pod_of(revision, chance)
     metadata, spec = pod["metadata"], pod["spec"]
     match chance.randrange(7):
@@ -146,7 +146,7 @@ def stranger(revision: Revision, chance: Random, uid: str, _made: list[Review]) 
     return _review("stranger", uid, pod, revision.namespace)
 
 
-def bent(revision: Revision, chance: Random, uid: str, _made: list[Review]) -> Review:
+def bent(revision: RawRevision, chance: Random, uid: str, _made: list[Review]) -> Review:
     """A sound call, with strange values at up to three places."""
     raw = raw_review(uid, pod_of(revision, chance), revision.namespace)
     for _ in range(chance.randint(1, 3)):
@@ -163,7 +163,7 @@ def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(each for key, inner in items for each in _paths(inner, (*path, key)))]
 
 
-def malformed(revision: Revision, chance: Random, uid: str, _made: list[Review]) -> Review:
+def malformed(revision: RawRevision, chance: Random, uid: str, _made: list[Review]) -> Review:
     pod, namespace = pod_of(revision, chance), revision.namespace
     sound = raw_review(uid, pod, namespace)
     bodies: tuple[Any, ...] = (
@@ -184,7 +184,7 @@ def malformed(revision: Revision, chance: Random, uid: str, _made: list[Review])
     return Review("malformed", body if isinstance(body, bytes) else json.dumps(body).encode())
 
 
-def large(revision: Revision, chance: Random, uid: str, _made: list[Review]) -> Review:
+def large(revision: RawRevision, chance: Random, uid: str, _made: list[Review]) -> Review:
     pod = pod_of(revision, chance)
     size = chance.choice([200_000, 262_000, 1_399_000])
     pod["metadata"]["annotations"] = {"example.com/large": "x" * size}

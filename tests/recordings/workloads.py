@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.recordings import clusters
 from tests.recordings.clock import NOW, ago, moment
-from tests.recordings.clusters import ON_DEMAND, PREFIX, SPOT, Cluster, Raw
+from tests.recordings.clusters import ON_DEMAND, PREFIX, SPOT, Raw, RawCluster
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -36,10 +36,10 @@ MOODS = ("calm", "calm", "wrong", "wrong", "missed", "mixed", "mixed", "lost", "
 
 
 @dataclass(frozen=True)
-class Revision:
+class RawRevision:
     """What creates pods: a ReplicaSet or a StatefulSet. `mood` says how its pods fare."""
 
-    cluster: Cluster
+    cluster: RawCluster
     raw: Raw
     kind: str
     workload: Raw
@@ -72,8 +72,8 @@ def reference(kind: str, raw: Raw, version: str = "apps/v1") -> Raw:
 # --- workloads -------------------------------------------------------------------------------------------------------
 
 
-def add_workloads(cluster: Cluster) -> list[Revision]:
-    revisions: list[Revision] = []
+def add_workloads(cluster: RawCluster) -> list[RawRevision]:
+    revisions: list[RawRevision] = []
     for namespace in (*clusters.OPTED_IN, "lab", "legacy", "kube-system"):
         many = namespace in clusters.OPTED_IN
         for index in range(9 if many else 1):
@@ -101,7 +101,7 @@ CASES: tuple[tuple[str, dict[str, str], tuple[str, ...]], ...] = (
 )
 
 
-def _add_case(cluster: Cluster, name: str, policy: dict[str, str], states: tuple[str, ...]) -> Revision:
+def _add_case(cluster: RawCluster, name: str, policy: dict[str, str], states: tuple[str, ...]) -> RawRevision:
     container = {"name": "main", "image": "example", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
     template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
     replicas = 0 if name == "scaled" else len(states)
@@ -119,7 +119,7 @@ def _add_case(cluster: Cluster, name: str, policy: dict[str, str], states: tuple
     return revision
 
 
-def policy_annotations(cluster: Cluster) -> dict[str, str]:
+def policy_annotations(cluster: RawCluster) -> dict[str, str]:
     written: dict[str, str] = {}
     for name, (good, bad) in POLICY.items():
         if cluster.often(0.2):
@@ -131,7 +131,7 @@ def policy_annotations(cluster: Cluster) -> dict[str, str]:
     return written
 
 
-def _add_deployment(cluster: Cluster, namespace: str, name: str) -> list[Revision]:
+def _add_deployment(cluster: RawCluster, namespace: str, name: str) -> list[RawRevision]:
     chance = cluster.chance
     replicas, mood = chance.choice([0, 1, 1, 2, 3, 4, 6, 8, 10, 12]), chance.choice(MOODS)
     template, selector = _template(cluster, name), {"matchLabels": {"app": name}}
@@ -153,7 +153,7 @@ def _add_deployment(cluster: Cluster, namespace: str, name: str) -> list[Revisio
     return revisions
 
 
-def _strategy(cluster: Cluster) -> Raw:
+def _strategy(cluster: RawCluster) -> Raw:
     amounts: tuple[Raw, ...] = (
         {},
         {},
@@ -164,7 +164,7 @@ def _strategy(cluster: Cluster) -> Raw:
     return {"type": "Recreate"} if cluster.often(0.08) else {"type": "RollingUpdate", **cluster.chance.choice(amounts)}
 
 
-def _add_set(cluster: Cluster, deployment: Raw, revision: str, replicas: int, mood: str) -> Revision:
+def _add_set(cluster: RawCluster, deployment: Raw, revision: str, replicas: int, mood: str) -> RawRevision:
     namespace, name = deployment["metadata"]["namespace"], deployment["metadata"]["name"]
     template = copy.deepcopy(deployment["spec"]["template"])
     template["metadata"]["labels"]["pod-template-hash"] = revision
@@ -177,10 +177,10 @@ def _add_set(cluster: Cluster, deployment: Raw, revision: str, replicas: int, mo
         spec={"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
         status={"observedGeneration": 2 if cluster.often(0.04) else 3, "replicas": replicas},
     )
-    return Revision(cluster, raw, "ReplicaSet", deployment, mood)
+    return RawRevision(cluster, raw, "ReplicaSet", deployment, mood)
 
 
-def _add_stateful_set(cluster: Cluster, namespace: str, name: str) -> Revision:
+def _add_stateful_set(cluster: RawCluster, namespace: str, name: str) -> RawRevision:
     chance = cluster.chance
     update: Raw = chance.choice([{}, {"type": "OnDelete"}, {"rollingUpdate": {"partition": 2, "maxUnavailable": 2}}])
     replicas = chance.choice([1, 3, 5])
@@ -197,10 +197,10 @@ def _add_stateful_set(cluster: Cluster, namespace: str, name: str) -> Revision:
     metadata = {"annotations": policy_annotations(cluster), "generation": 2}
     raw = cluster.add(clusters.STATEFUL_SETS, name, namespace, metadata=metadata, spec=spec, status=status)
     _add_budget(cluster, namespace, name, replicas)
-    return Revision(cluster, raw, "StatefulSet", raw, chance.choice(MOODS))
+    return RawRevision(cluster, raw, "StatefulSet", raw, chance.choice(MOODS))
 
 
-def _add_budget(cluster: Cluster, namespace: str, app: str, replicas: int) -> None:
+def _add_budget(cluster: RawCluster, namespace: str, app: str, replicas: int) -> None:
     chance = cluster.chance
     for index in range(chance.choices([0, 1, 2], [60, 35, 5])[0]):
         asks: Raw = chance.choice(
@@ -226,7 +226,7 @@ def _add_budget(cluster: Cluster, namespace: str, app: str, replicas: int) -> No
 # --- templates -------------------------------------------------------------------------------------------------------
 
 
-def _template(cluster: Cluster, app: str) -> Raw:
+def _template(cluster: RawCluster, app: str) -> Raw:
     chance = cluster.chance
     amounts = {"cpu": chance.choice(["100m", "250m", "1", "1500m"]), "memory": chance.choice(["64Mi", "256Mi", "1Gi"])}
     container: Raw = {"name": "main", "image": f"example/{app}:1", "resources": {"requests": amounts}}
@@ -373,7 +373,7 @@ SOFT = ("soft", "fallen", "overflow")
 WAITING = ("unschedulable", "gated", "nominated")
 
 
-def _add_pods(revision: Revision) -> None:
+def _add_pods(revision: RawRevision) -> None:
     weights = STATES[revision.mood]
     count = revision.raw["spec"]["replicas"] + (1 if revision.mood == "moving" else 0)
     first = (revision.raw["spec"].get("ordinals") or {}).get("start", 0) if revision.kind == "StatefulSet" else 0
@@ -388,7 +388,7 @@ def class_of(slot: int) -> str:
     return SPOT if slot % 3 else ON_DEMAND
 
 
-def _add_pod(revision: Revision, name: str, slot: int, state: str) -> None:
+def _add_pod(revision: RawRevision, name: str, slot: int, state: str) -> None:
     cluster = revision.cluster
     given = class_of(slot)
     actual = (ON_DEMAND if given == SPOT else SPOT) if state in ("other-class", "fallen") else given
@@ -420,7 +420,7 @@ def _add_pod(revision: Revision, name: str, slot: int, state: str) -> None:
     cluster.add(clusters.PODS, name, revision.namespace, metadata=metadata, spec=spec, status=status)
 
 
-def inject(cluster: Cluster, spec: Raw, given: str, *, soft: bool) -> None:
+def inject(cluster: RawCluster, spec: Raw, given: str, *, soft: bool) -> None:
     """About what admission writes."""
     key, spot = cluster.label[:2]
     ours = {"key": key, "operator": "In" if given == SPOT else "NotIn", "values": [spot]}
@@ -433,7 +433,7 @@ def inject(cluster: Cluster, spec: Raw, given: str, *, soft: bool) -> None:
         term["matchExpressions"].append(ours)
 
 
-def _decision(revision: Revision, slot: int, given: str, state: str) -> dict[str, str]:
+def _decision(revision: RawRevision, slot: int, given: str, state: str) -> dict[str, str]:
     owner = "another-uid" if state == "copied" else revision.uid
     written = {PREFIX + "decision": f"{owner}/id-{slot}", PREFIX + "slot": str(slot)}
     written[PREFIX + "reason"] = f"slot {slot} is {given}"
@@ -450,7 +450,7 @@ def _decision(revision: Revision, slot: int, given: str, state: str) -> dict[str
     return written
 
 
-def _release(revision: Revision, labels: Raw, annotations: Raw, state: str) -> list[Raw]:
+def _release(revision: RawRevision, labels: Raw, annotations: Raw, state: str) -> list[Raw]:
     chance, before = revision.cluster.chance, labels["pod-template-hash"]
     until = moment(NOW + chance.choice([-30, 120]))
     mark = chance.choice(["", "/safe-to-evict"])
@@ -461,7 +461,7 @@ def _release(revision: Revision, labels: Raw, annotations: Raw, state: str) -> l
     return [] if state == "orphaned" else [reference("Deployment", revision.workload)]
 
 
-def _node(cluster: Cluster, of: str, state: str, slot: int) -> str:
+def _node(cluster: RawCluster, of: str, state: str, slot: int) -> str:
     if state == "lost":
         return f"gone-{of}-{slot % 4}"
     nodes = cluster.nodes_of(of) or cluster.objects[clusters.NODES]
@@ -475,7 +475,7 @@ GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
 EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
 
 
-def _status(cluster: Cluster, state: str) -> Raw:
+def _status(cluster: RawCluster, state: str) -> Raw:
     since = ago(cluster.chance.choice([5, 40, 200, 4000]))
     if state in WAITING:
         why = GATED if state == "gated" else UNSCHEDULABLE
@@ -490,7 +490,7 @@ def _status(cluster: Cluster, state: str) -> Raw:
 # --- strangers -------------------------------------------------------------------------------------------------------
 
 
-def add_strangers(cluster: Cluster) -> None:
+def add_strangers(cluster: RawCluster) -> None:
     """Pods that no Deployment or StatefulSet owns; they take room, and nothing may move them."""
     for index, node in enumerate(cluster.objects[clusters.NODES]):
         name = node["metadata"]["name"]
@@ -503,14 +503,14 @@ def add_strangers(cluster: Cluster) -> None:
             _add_stranger(cluster, "lab", f"bare-{index}", name, [])
 
 
-def _add_stranger(cluster: Cluster, namespace: str, name: str, node: str, owners: list[Raw]) -> None:
+def _add_stranger(cluster: RawCluster, namespace: str, name: str, node: str, owners: list[Raw]) -> None:
     amounts = {"requests": {"cpu": cluster.chance.choice(["50m", "500m"]), "memory": "128Mi"}}
     spec: dict[str, Any] = {"nodeName": node, "containers": [{"name": "main", "resources": amounts}]}
     metadata: Raw = {"labels": {"app": name.partition("-")[0]}, **({"ownerReferences": owners} if owners else {})}
     cluster.add(clusters.PODS, name, namespace, metadata=metadata, spec=spec, status=_status(cluster, "ready"))
 
 
-def add_events(cluster: Cluster) -> None:
+def add_events(cluster: RawCluster) -> None:
     """What the cloud and autoscalers say."""
     for name in (f"gone-{of}-{index}" for of in (SPOT, ON_DEMAND) for index in range(2)):
         about = {"kind": "Node", "name": name, "uid": name}
@@ -525,5 +525,5 @@ def add_events(cluster: Cluster) -> None:
             _add_event(cluster, metadata["namespace"], f"scale-{index}", reason, about, age)
 
 
-def _add_event(cluster: Cluster, namespace: str, name: str, reason: str, about: Raw, age: float) -> None:
+def _add_event(cluster: RawCluster, namespace: str, name: str, reason: str, about: Raw, age: float) -> None:
     cluster.add(clusters.EVENTS, name, namespace, reason=reason, involvedObject=about, lastTimestamp=ago(age))

@@ -9,17 +9,19 @@ from placement.availability import Availability, Basis
 from placement.configuration import Configuration
 from placement.model import Class, Node, NodeTaint
 from placement.observation import NOTHING_OBSERVED, Observed, PoolRecord
+from placement.plan.ground import Site, site_of
 from placement.risk import Risk, unavailability
-from report.exposure import Blast, Domain, Exposure, Place, exposure, places
+from report.exposure import Blast, Domain, Exposure, exposure, is_in
+from tests.builders.plan import site
 from tests.placement.invariants import many
 
 
-def spot(node: str, zone: str, instance_type: str = "m5") -> Place:
-    return Place(node, Class.SPOT, zone, f"{zone}/{instance_type}")
+def spot(node: str, zone: str, instance_type: str = "m5") -> Site:
+    return site(node, Class.SPOT, zone, instance_type)
 
 
-def demand(node: str, zone: str) -> Place:
-    return Place(node, zone=zone)
+def demand(node: str, zone: str) -> Site:
+    return site(node, zone=zone)
 
 
 EIGHT = Availability(8, Basis.BUDGET)
@@ -29,7 +31,7 @@ TEN = [*[spot("a1", "zone-a")] * 3, *OTHERS]
 SPREAD = [*[spot("a1", "zone-a")] * 2, spot("a2", "zone-a"), *OTHERS]
 ALL, NONE = (True,) * 4, (False,) * 4
 
-EXPOSURES: dict[str, tuple[list[Place], int, int, tuple[int, ...], tuple[bool, ...]]] = {
+EXPOSURES: dict[str, tuple[list[Site], int, int, tuple[int, ...], tuple[bool, ...]]] = {
     "ten, of which eight must serve, three of them on one node": (TEN, 8, 2, (3, 3, 4, 7), NONE),
     "those three spread over two nodes": (SPREAD, 8, 2, (2, 3, 4, 7), (True, False, False, False)),
     "seven must serve": (TEN, 7, 3, (3, 3, 4, 7), (True, True, False, False)),
@@ -67,7 +69,7 @@ EXPOSURES: dict[str, tuple[list[Place], int, int, tuple[int, ...], tuple[bool, .
     ("ready", "needed", "headroom", "blasts", "survived"), EXPOSURES.values(), ids=EXPOSURES.keys()
 )
 def test_what_can_be_lost_and_what_may_be(
-    ready: list[Place], needed: int, headroom: int, blasts: tuple[int, ...], survived: tuple[bool, ...]
+    ready: list[Site], needed: int, headroom: int, blasts: tuple[int, ...], survived: tuple[bool, ...]
 ) -> None:
     """Blast radii and survival, of node, pool, zone and all spot, in the shape that scripts rely on."""
     kinds = ("node", "pool", "zone", "spot")
@@ -97,7 +99,7 @@ def test_which_domain_is_told() -> None:
 WATCHED = Observed(
     pools={"zone-a/m5": PoolRecord(hours=720, losses=3), "zone-b/m5": PoolRecord(hours=480, node_hours=960)}
 )
-RISKS: dict[str, tuple[list[Place], int, Observed, tuple[float, float, str]]] = {
+RISKS: dict[str, tuple[list[Site], int, Observed, tuple[float, float, str]]] = {
     "nothing was watched: pools a and b and node a1 are too much": (
         TEN,
         8,
@@ -107,7 +109,7 @@ RISKS: dict[str, tuple[list[Place], int, Observed, tuple[float, float, str]]] = 
     "spread over two nodes, no node is": (SPREAD, 8, NOTHING_OBSERVED, (2.0, 0.00046296, "assumed")),
     "a headroom of three outlasts any of them": (TEN, 7, NOTHING_OBSERVED, (0.0, 0.0, "assumed")),
     "watched: 2.5 and a third; what was watched least tells how far to trust it": (
-        [place for place in SPREAD if place.pool != "zone-c/c5"],
+        [each for each in SPREAD if each.spot_pool != "zone-c/c5"],
         7,
         WATCHED,
         (2.8333, 0.00065586, "observed 20 days"),
@@ -121,7 +123,7 @@ RISKS: dict[str, tuple[list[Place], int, Observed, tuple[float, float, str]]] = 
 
 @pytest.mark.parametrize(("ready", "needed", "observed", "expected"), RISKS.values(), ids=RISKS.keys())
 def test_how_often_that_is_expected(
-    ready: list[Place], needed: int, observed: Observed, expected: tuple[float, float, str]
+    ready: list[Site], needed: int, observed: Observed, expected: tuple[float, float, str]
 ) -> None:
     """Incidents in 30 days, the part of the time below m, and what both rest on."""
     raw = exposure(ready, Availability(needed, Basis.DECLARED), observed).raw
@@ -148,45 +150,56 @@ def test_it_is_assumed_where_nobody_said_how_many_must_serve(source: Basis) -> N
     assert exposure(TEN, Availability(8, source)).raw["assumed"] is (source is Basis.ASSUMED)
 
 
-NODES: dict[str, tuple[Node, Place]] = {
+NODES: dict[str, tuple[Node, tuple[Class, str, str, bool]]] = {
     "a spot node": (
         Node("n", {names.CAPACITY: "spot", names.ZONE: "zone-a", names.INSTANCE_TYPE: "m5"}),
-        Place("n", Class.SPOT, "zone-a", "zone-a/m5"),
+        (Class.SPOT, "zone-a", "zone-a/m5", False),
     ),
     "an on-demand node is in no pool that goes at once": (
         Node("n", {names.CAPACITY: "on-demand", names.ZONE: "zone-a", names.INSTANCE_TYPE: "m5"}),
-        Place("n", Class.ON_DEMAND, "zone-a"),
+        (Class.ON_DEMAND, "zone-a", "", False),
     ),
-    "an unlabelled node counts as on-demand": (Node("n"), Place("n", Class.ON_DEMAND, "unlabelled")),
+    "an unlabelled node counts as on-demand": (Node("n"), (Class.ON_DEMAND, "unlabelled", "", False)),
     "a spot node of which no more is known": (
         Node("n", {names.CAPACITY: "spot"}),
-        Place("n", Class.SPOT, "unlabelled", "unlabelled/unlabelled"),
+        (Class.SPOT, "unlabelled", "unlabelled/unlabelled", False),
     ),
-    "cordoned": (Node("n", unschedulable=True), Place("n")),
-    "drained": (Node("n", unschedulable=True, drained=True), Place("n", is_leaving=True)),
-    "being deleted": (Node("n", deleting=True), Place("n", is_leaving=True)),
+    "cordoned": (Node("n", unschedulable=True), (Class.ON_DEMAND, "unlabelled", "", False)),
+    "drained": (Node("n", unschedulable=True, drained=True), (Class.ON_DEMAND, "unlabelled", "", True)),
+    "being deleted": (Node("n", deleting=True), (Class.ON_DEMAND, "unlabelled", "", True)),
     "its termination was announced": (
-        Node("n", taints=(NodeTaint("karpenter.sh/disrupted"),)),
-        Place("n", is_leaving=True),
+        Node("n", taints=(NodeTaint("aws-node-termination-handler/spot-itn"),)),
+        (Class.ON_DEMAND, "unlabelled", "", True),
     ),
-    "another taint": (Node("n", taints=(NodeTaint("example.com/gpu"),)), Place("n")),
-    "not ready, but there": (Node("n", ready=False), Place("n")),
+    "Karpenter brings a node in its place": (
+        Node("n", taints=(NodeTaint("karpenter.sh/disrupted"),)),
+        (Class.ON_DEMAND, "unlabelled", "", False),
+    ),
+    "Karpenter removes it": (
+        Node("n", taints=(NodeTaint("karpenter.sh/disrupted"),), deleting=True),
+        (Class.ON_DEMAND, "unlabelled", "", True),
+    ),
+    "another taint": (Node("n", taints=(NodeTaint("example.com/gpu"),)), (Class.ON_DEMAND, "unlabelled", "", False)),
+    "not ready, but there": (Node("n", ready=False), (Class.ON_DEMAND, "unlabelled", "", False)),
 }
 
 
 @pytest.mark.parametrize(("node", "expected"), NODES.values(), ids=NODES.keys())
-def test_a_nodes_place_is_read_from_its_labels_and_taints(node: Node, expected: Place) -> None:
-    """Once for all pods."""
-    assert places({"n": node}, Configuration()) == {"n": expected}
+def test_where_a_node_stands_is_read_from_its_labels_and_taints(
+    node: Node, expected: tuple[Class, str, str, bool]
+) -> None:
+    """Its class, zone and spot pool, and whether it leaves: once for all pods."""
+    found = site_of(node, Configuration())
+    assert (found.of, found.zone, found.spot_pool, found.is_leaving) == expected
 
 
 @many
 @given(st.lists(st.sampled_from(TEN), max_size=30), st.integers(0, 30))
-def test_smaller_domains_lose_less(ready: list[Place], needed: int) -> None:
+def test_smaller_domains_lose_less(ready: list[Site], needed: int) -> None:
     """A pool lies within a zone and within spot, a node within a zone; and the told domain holds as many as told."""
     told = exposure(ready, Availability(needed, Basis.DECLARED))
     assert max(told.node.replicas, told.pool.replicas) <= told.zone.replicas <= told.ready == len(ready)
     assert told.pool.replicas <= told.spot.replicas
     for domain in Domain:
-        gone = [place for place in ready if place.is_in(domain, told.blast(domain).where)]
+        gone = [each for each in ready if is_in(each, domain, told.blast(domain).where)]
         assert len(gone) == told.blast(domain).replicas

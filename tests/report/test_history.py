@@ -7,7 +7,8 @@ from dataclasses import replace
 from placement import names
 from placement.plan.actions import Plan
 from report.history import CHANGE_SECONDS, MOST_POINTS, MOST_SAMPLES, SAMPLE_SECONDS, thinned
-from tests.dashboard.boards import deployment, shown, snapshot
+from tests.builders.snapshots import deployment, snapshot
+from tests.dashboard.dashboardharness import dashboard_of
 
 DAY = 86_400
 
@@ -27,7 +28,7 @@ def test_a_short_dip_is_still_seen_after_a_day() -> None:
 
 def test_samples_are_bounded() -> None:
     """More than a day at rest: the oldest go."""
-    page = shown()
+    page = dashboard_of()
     for _ in range(MOST_SAMPLES + 10):
         page.now += SAMPLE_SECONDS
         page.history.note(page.viewer.take(Plan(), page.now), (), page.now)
@@ -37,7 +38,7 @@ def test_samples_are_bounded() -> None:
 
 def test_a_clock_that_is_set_back_stops_nothing() -> None:
     """By an hour: what comes then is shown at once, and remembered."""
-    page = shown(snapshot(deployment("web", ["spot-a"] * 2, min_on_demand="0")))
+    page = dashboard_of(snapshot(deployment("web", ["spot-a"] * 2, min_on_demand="0")))
     assert page.get("overview")["spotShare"]["wanted"]["spot"] == 1
     page.now -= 3600
     workload = next(iter(page.index.assessments.values())).group.workload

@@ -9,12 +9,12 @@ import pytest
 
 from placement import names
 from placement.configuration import Configuration
-from placement.model import Class, Namespace, Owner, Pod, ReplicaSet, Snapshot
-from report.residue import left_over, put_back
-from tests.placement.plans import pod
+from placement.model import Class, Namespace, Owner, Pod, ReplicaSet, Snapshot, Template
+from report.residue import has_our_affinity, left_over, put_back, remnants
+from tests.builders.model import namespace, pod, replica_set
 
 CLASSES = Configuration().classes
-HERE, THERE = Namespace("shop", {names.PLACEMENT: names.ENABLED}), Namespace("left")
+HERE, THERE = namespace(), Namespace("left")
 
 
 def found(*pods: Pod) -> dict[str, Class | None]:
@@ -56,7 +56,7 @@ def test_a_label_or_a_released_pod_is_told() -> None:
 
 UNTIL = {names.RELEASED: "2026-11-16T00:00:00Z/h"}
 LET_GO = {"app": "web", names.POD_TEMPLATE_HASH: "released-h"}
-SET = ReplicaSet("shop", "web-h", "rs", Owner("Deployment", "web", "d"), 1)
+SET = replica_set("web-h", replicas=1)
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,40 @@ def test_uninstalling_puts_nothing_back_that_its_replica_set_would_delete() -> N
     old = replace(pod("p", 1, "n"), annotations=UNTIL, labels=LET_GO, owner=Owner("Deployment", "web", "d"))
     (found,) = put_back(Snapshot(pods=(old, pod("a", 1, "n"), pod("b", 2, "n")), replica_sets=(SET,)))
     assert found.undo is None
+
+
+def taken_off(of: Pod, replica_set: ReplicaSet = SET) -> tuple[set[str], set[str]]:
+    """Annotations and labels."""
+    found = remnants(Snapshot(pods=(of,), replica_sets=(replica_set,)))
+    return {key for each in found for key in each.annotations}, {key for each in found for key in each.labels}
+
+
+def test_uninstalling_takes_off_what_we_wrote_and_nothing_else() -> None:
+    """With the deletion cost, which is the slot's; a user's own annotations and labels stay."""
+    owner = Owner("ReplicaSet", "web-h", "rs")
+    written = {names.SLOT: "1", names.REASON: "because", names.DELETION_COST: "-1", names.SAFE_TO_EVICT: "false"}
+    labels = {"app": "web", names.CLASS: "spot"}
+    placed = Pod("shop", "p", "p", owner, labels, written, "n", decision="rs/id")
+    ours = {names.DECISION, names.SLOT, names.REASON}
+    assert taken_off(placed) == ({*ours, names.DELETION_COST}, {names.CLASS})
+    assert taken_off(replace(placed, annotations={**written, names.DELETION_COST: "7"})) == (ours, {names.CLASS})
+    own = replace(SET, template=Template(has_deletion_cost=True))
+    assert taken_off(placed, own) == (ours, {names.CLASS})
+    assert taken_off(replace(placed, annotations={}, labels={"app": "web"}, decision="")) == (set(), set())
+
+
+def test_a_released_pod_keeps_what_tells_whose_it_was() -> None:
+    """Until it is put back."""
+    let_go = replace(pod("p", 1, "n"), annotations=UNTIL, labels=LET_GO, owner=Owner("Deployment", "web", "d"))
+    assert let_go.is_released
+    assert taken_off(let_go) == (set(), set())
+
+
+def test_only_what_admission_placed_carries_our_affinity() -> None:
+    """Not what was adopted later, was left alone, or carries the annotations of a template."""
+    placed = pod("p", 1, "n")
+    assert placed.owner is not None
+    assert has_our_affinity(placed)
+    assert not has_our_affinity(replace(placed, decision=f"{placed.owner.uid}/adopted-p"))
+    assert not has_our_affinity(replace(placed, annotations={**placed.annotations, names.LEFT_ALONE: "true"}))
+    assert not has_our_affinity(replace(placed, decision="another/id"))

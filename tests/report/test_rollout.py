@@ -11,9 +11,10 @@ from placement.model import Kind, Rollout, Workload
 from placement.policy import Policy, surge
 from placement.slots import Mix
 from report.rollout import rollout_need
+from tests.builders.model import workload
 from tests.placement.invariants import many, ratios
 
-WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10)
+WEB = workload()
 
 
 def rolled(replicas: int = 10, **rollout: int | str | bool) -> Workload:

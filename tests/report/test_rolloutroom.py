@@ -5,40 +5,27 @@ from dataclasses import replace
 import pytest
 
 from placement import names
+from placement.classes import PRESETS, Classes
 from placement.configuration import Configuration
 from placement.model import (
-    Kind,
-    Namespace,
     Node,
     NodeRequirement,
     NodeTerm,
-    Owner,
     Pod,
     PodTerm,
-    ReplicaSet,
     Snapshot,
-    Workload,
 )
 from report.rolloutroom import foreseen, of_next_revision, room_in
 from report.status import statuses
-from tests.placement.plans import NEEDS, ON_DEMAND, SPOT, node
+from tests.builders.model import NEEDS, ON_DEMAND, SPOT, node, pod, replica_set, workload
+from tests.builders.snapshots import snapshot
 
 
 def shop(*nodes: Node, waiting: int = 0) -> Snapshot:
     """Ten replicas of 1 CPU, seven of them on spot; a rollout needs 2 more places of each class."""
-    owner = Owner("ReplicaSet", "web-abc", "rs")
     where = ["o" if slot in (0, 3, 6) else "s" for slot in range(10)] + [""] * waiting
-    pods = tuple(
-        Pod("shop", f"p{index}", f"u{index}", owner, node=there, phase="Running", ready=True, needs=NEEDS)
-        for index, there in enumerate(where)
-    )
-    return Snapshot(
-        {"shop": Namespace("shop", {names.PLACEMENT: names.ENABLED})},
-        {each.name: each for each in nodes},
-        (Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10),),
-        (ReplicaSet("shop", "web-abc", "rs", Owner("Deployment", "web", "d"), 10),),
-        pods,
-    )
+    pods = [pod(f"p{index}", None, there, phase="Running", ready=True) for index, there in enumerate(where)]
+    return snapshot((workload(), replica_set(), pods), nodes=nodes)
 
 
 PLENTY = 64_000
@@ -72,6 +59,15 @@ def test_places_that_a_rollout_will_lack_are_told_beforehand(snapshot: Snapshot,
     assert [each.text for each in told] == expected
 
 
+def test_where_an_autoscaler_brings_nodes_a_rollout_waits_for_them() -> None:
+    """Few places are free there at any time, which is no reason to worry."""
+    configuration = Configuration(Classes((replace(PRESETS["default"], is_scaled=True),)))
+    there = shop(node("o", cpu=3000), node("s", SPOT, cpu=PLENTY))
+    (told,) = foreseen(statuses(there, configuration), room_in(there, configuration))
+    expected = "a rollout needs 2 more on-demand places, 0 free now: it waits until the autoscaler brings them"
+    assert told.text == expected
+
+
 WEB = NodeRequirement("app", "In", ("web",))
 OF_ITS_REVISION = NodeRequirement(names.POD_TEMPLATE_HASH, "In", ("abc",))
 
@@ -91,7 +87,7 @@ def apart(selector: NodeTerm, *nodes: Node) -> Snapshot:
 
 HOSTS = node("o"), node("s", SPOT), node("t", SPOT)
 APART: dict[str, tuple[Snapshot, list[str]]] = {
-    "no host is left": (apart((WEB,), *HOSTS), ["a rollout needs 1 more on-demand places, 0 free"]),
+    "no host is left": (apart((WEB,), *HOSTS), ["a rollout needs 1 more on-demand place, 0 free"]),
     "one is": (apart((WEB,), *HOSTS, node("p")), []),
     "they are apart within their revision alone": (apart((WEB, OF_ITS_REVISION), *HOSTS), []),
 }

@@ -21,7 +21,8 @@ from report.savings import (
     total,
     weight_of,
 )
-from tests.placement.plans import NEEDS, ground, group, node, pod
+from tests.builders.model import NEEDS, node, pod
+from tests.builders.plan import ground, group
 
 HEADER = "EndTimestamp,InstanceID,Region,AssetClass,InstanceIDField,InstanceType,MarketPriceHourly,Version\n"
 NODES = (node("od"), node("spot", Class.SPOT))

@@ -8,46 +8,36 @@ import pytest
 from placement import names
 from placement.configuration import Configuration, NamespaceLimit
 from placement.model import Budget, Class, Kind, Namespace, Node, Owner, Pod, ReplicaSet, Snapshot, Template, Workload
-from placement.policy import Limit, Mistake
+from placement.policy import Limit, Mistake, Policy, resolve
 from placement.slots import Mix
 from report.status import WorkloadStatus, statuses
+from report.statusjson import policy_json
+from tests.builders.model import namespace, pod, replica_set, workload
 
-SHOP = Namespace("shop", {names.PLACEMENT: "enabled"})
 SPOT = Node("spot-1", {names.CAPACITY: "spot"})
 DEMAND = Node("demand-1", {names.CAPACITY: "on-demand"})
 PLAIN = Node("plain-1")
 NODES = {node.name: node for node in (SPOT, DEMAND, PLAIN)}
-WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 3)  # wants 2 spot and 1 on-demand
-DB = Workload(Kind.STATEFUL_SET, "shop", "db", "s", 3)
-OWNER = Owner("Deployment", "web", "d")
-FIRST = ReplicaSet("shop", "web-1", "r1", OWNER, 3)
-SECOND = ReplicaSet("shop", "web-2", "r2", OWNER, 1)
+WEB = workload(replicas=3)  # wants 2 spot and 1 on-demand
+DB = workload("db", 3, Kind.STATEFUL_SET, uid="s")
+FIRST = replica_set("web-1", "r1", 3)
+SECOND = replica_set("web-2", "r2", 1)
 
 
-def pod(slot: int | None, node: str = "", *, revision: str = "r1", **changes: Any) -> Pod:
+def placed(slot: int | None, node: str = "", *, revision: str = "r1", **changes: Any) -> Pod:
     """A pod that we placed and that serves if it has a node; of class spot unless its slot is 0 or 3."""
-    placed = "on-demand" if slot in (0, 3) else "spot"
-    decided = {names.SLOT: str(slot), names.REASON: "because"}
-    written = Pod(
-        "shop",
-        f"{revision}-{slot}",
-        owner=Owner("ReplicaSet", "web", revision),
-        labels={names.CLASS: placed},
-        annotations=decided,
-        node=node,
-        phase="Running" if node else "Pending",
-        ready=bool(node),
-        decision=f"{revision}/id",
-    )
-    return replace(written, **changes)
+    labels = {names.CLASS: "on-demand" if slot in (0, 3) else "spot"}
+    written = {names.SLOT: str(slot), names.REASON: "because"}
+    made = pod(f"{revision}-{slot}", slot, node, revision, labels=labels, annotations=written)
+    return replace(made, **{"decision": f"{revision}/id", **changes})
 
 
-THREE = (pod(0, "demand-1"), pod(1, "spot-1"), pod(2, "spot-1"))
+THREE = (placed(0, "demand-1"), placed(1, "spot-1"), placed(2, "spot-1"))
 LEFT_ALONE = {names.LEFT_ALONE: "true", names.REASON: "left alone"}
 
 
-def snapshot(*pods: Pod, replica_sets: tuple[ReplicaSet, ...] = (FIRST,), workload: Workload = WEB) -> Snapshot:
-    return Snapshot({"shop": SHOP}, NODES, (workload,), replica_sets, pods)
+def seen(*pods: Pod, replica_sets: tuple[ReplicaSet, ...] = (FIRST,), of: Workload = WEB) -> Snapshot:
+    return Snapshot({"shop": namespace()}, NODES, (of,), replica_sets, pods)
 
 
 def status(of: Snapshot, configuration: Configuration | None = None) -> WorkloadStatus:
@@ -56,82 +46,97 @@ def status(of: Snapshot, configuration: Configuration | None = None) -> Workload
 
 
 ACTUAL: dict[str, tuple[Snapshot, Mix, Mix, str]] = {
-    "exact": (snapshot(*THREE), Mix(2, 1), Mix(), ""),
+    "exact": (seen(*THREE), Mix(2, 1), Mix(), ""),
     "an unlabelled node counts as on-demand": (
-        snapshot(pod(0, "plain-1"), *THREE[1:]),
+        seen(placed(0, "plain-1"), *THREE[1:]),
         Mix(2, 1),
         Mix(),
         "",
     ),
-    "nothing there yet": (snapshot(), Mix(), Mix(), "0 of 3 pods exist"),
+    "nothing there yet": (seen(), Mix(), Mix(), "0 of 3 pods exist"),
     "pending, each by the class of its slot": (
-        snapshot(THREE[0], pod(1), pod(2, unschedulable="0/3 nodes are available")),
+        seen(THREE[0], placed(1), placed(2, unschedulable="0/3 nodes are available")),
         Mix(0, 1),
         Mix(2, 0),
         "1 pod unschedulable: 0/3 nodes are available; 1 pod not ready yet",
     ),
     "an on-demand pod that is pending": (
-        snapshot(pod(0), *THREE[1:]),
+        seen(placed(0), *THREE[1:]),
         Mix(2, 0),
         Mix(0, 1),
         "1 pod not ready yet",
     ),
     "placed but not ready": (
-        snapshot(*THREE[:2], pod(2, "spot-1", ready=False)),
+        seen(*THREE[:2], placed(2, "spot-1", ready=False)),
         Mix(1, 1),
         Mix(1, 0),
         "1 pod not ready yet",
     ),
     "not ready, and on the other class than its slot's: counted as its slot's": (
-        snapshot(*THREE[:2], pod(2, "demand-1", ready=False)),
+        seen(*THREE[:2], placed(2, "demand-1", ready=False)),
         Mix(1, 1),
         Mix(1, 0),
         "1 pod not ready yet",
     ),
     "on a node that is gone, where Kubernetes still calls it ready": (
-        snapshot(*THREE[:2], pod(2, "spot-9")),
+        seen(*THREE[:2], placed(2, "spot-9")),
         Mix(1, 1),
         Mix(1, 0),
         "1 pod on nodes that are gone",
     ),
     "a terminating pod serves no more": (
-        snapshot(*THREE[:2], pod(2, "spot-1", terminating=True)),
+        seen(*THREE[:2], placed(2, "spot-1", terminating=True)),
         Mix(1, 1),
         Mix(),
         "2 of 3 pods exist",
     ),
     "a failed pod is not pending": (
-        snapshot(*THREE[:2], pod(2, phase="Failed")),
+        seen(*THREE[:2], placed(2, phase="Failed")),
         Mix(1, 1),
         Mix(),
         "2 of 3 pods exist",
     ),
     "a soft pod that ran on on-demand": (
-        snapshot(*THREE[:2], pod(2, "demand-1")),
+        seen(*THREE[:2], placed(2, "demand-1")),
         Mix(1, 2),
         Mix(),
         "1 pod not on the class of their slot",
     ),
     "missed by admission, and on the wrong class": (
-        snapshot(*THREE[:2], pod(2, "demand-1", annotations={}, decision="")),
+        seen(*THREE[:2], placed(2, "demand-1", annotations={}, decision="")),
         Mix(1, 2),
         Mix(),
         "1 pod missed by admission",
     ),
     "left alone": (
-        snapshot(*THREE[:2], pod(2, "demand-1", annotations=LEFT_ALONE)),
+        seen(*THREE[:2], placed(2, "demand-1", annotations=LEFT_ALONE)),
         Mix(1, 2),
         Mix(),
         "1 pod left alone: own node selector or affinity excludes the class",
     ),
     "the policy has changed since": (
-        snapshot(*THREE, workload=replace(WEB, annotations={names.SPOT_RATIO: "0%"})),
+        seen(*THREE, of=replace(WEB, annotations={names.SPOT_RATIO: "0%"})),
         Mix(2, 1),
         Mix(),
-        "the pods were placed under another policy or before Spotweave, or two pods have the same slot",
+        "2 pods not on the class of their slot",
+    ),
+    "they were adopted, and not moved yet": (
+        seen(
+            placed(0, "demand-1"),
+            *(replace(placed(slot, "demand-1"), labels={names.CLASS: "on-demand"}) for slot in (1, 2)),
+        ),
+        Mix(0, 3),
+        Mix(),
+        "2 pods not on the class of their slot",
+    ),
+    "two pods have the same slot": (
+        seen(placed(0, "demand-1"), replace(placed(0, "demand-1"), name="other"), placed(1, "spot-1")),
+        Mix(1, 2),
+        Mix(),
+        "two pods have the same slot; the rebalancer rewrites it",
     ),
     "others' pods do not count": (
-        snapshot(*THREE, pod(1, "spot-1", revision="foreign"), Pod("shop", "bare", node="spot-1", ready=True)),
+        seen(*THREE, placed(1, "spot-1", revision="foreign"), Pod("shop", "bare", node="spot-1", ready=True)),
         Mix(2, 1),
         Mix(),
         "",
@@ -150,7 +155,7 @@ def test_what_is_there_and_why_it_differs(of: Snapshot, actual: Mix, pending: Mi
 def test_a_rollout_wants_the_sum_of_its_revisions() -> None:
     """Three of the old revision want 2 + 1, one of the new wants 0 + 1; empty revisions do not count."""
     empty = replace(FIRST, name="web-0", uid="r0", replicas=0)
-    rollout = snapshot(*THREE, pod(0, revision="r2"), replica_sets=(empty, FIRST, SECOND))
+    rollout = seen(*THREE, placed(0, revision="r2"), replica_sets=(empty, FIRST, SECOND))
     told = status(rollout)
     assert (told.wanted, told.actual, told.pending, told.revisions) == (Mix(2, 2), Mix(2, 1), Mix(0, 1), 2)
     assert told.reason == "a rollout is under way (2 revisions); 1 pod not ready yet"
@@ -158,23 +163,23 @@ def test_a_rollout_wants_the_sum_of_its_revisions() -> None:
 
 def test_a_single_active_revision_wants_the_formula_on_the_workload() -> None:
     """Also while the ReplicaSet is behind the Deployment."""
-    behind = snapshot(*THREE, workload=replace(WEB, replicas=10))
+    behind = seen(*THREE, of=replace(WEB, replicas=10))
     told = status(behind)
     assert (told.wanted, told.revisions, told.reason) == (Mix(7, 3), 1, "3 of 10 pods exist")
 
 
 def test_a_stateful_sets_pods_are_its_own() -> None:
     """There is no ReplicaSet between them."""
-    pods = [pod(slot, node, revision="s") for slot, node in enumerate(("demand-1", "spot-1", "spot-1"))]
-    told = status(snapshot(*pods, replica_sets=(), workload=DB))
+    pods = [placed(slot, node, revision="s") for slot, node in enumerate(("demand-1", "spot-1", "spot-1"))]
+    told = status(seen(*pods, replica_sets=(), of=DB))
     assert (told.wanted, told.actual, told.reason) == (Mix(2, 1), Mix(2, 1), "")
 
 
 def test_missed_pods_are_named() -> None:
     """Pods without a decision of ours for their own controller, as long as they count."""
-    copied = pod(1, "spot-1", decision="other/id", annotations={names.SLOT: "1"})
-    leaving = pod(7, "spot-1", annotations={}, decision="", terminating=True)
-    told = status(snapshot(THREE[0], copied, pod(2, "spot-1", annotations={}, decision=""), leaving))
+    copied = placed(1, "spot-1", decision="other/id", annotations={names.SLOT: "1"})
+    leaving = placed(7, "spot-1", annotations={}, decision="", terminating=True)
+    told = status(seen(THREE[0], copied, placed(2, "spot-1", annotations={}, decision=""), leaving))
     assert told.missed == ("r1-1", "r1-2")
     assert [each.reason for each in told.pods] == ["because", *["missed by admission"] * 3]
     assert [each.given for each in told.pods] == [Class.ON_DEMAND, None, None, None]
@@ -182,22 +187,22 @@ def test_missed_pods_are_named() -> None:
 
 def test_a_missed_pod_that_is_pending_counts_as_on_demand() -> None:
     """Nobody gave it a class; unlabelled, unplaced and unknown count as on-demand."""
-    assert status(snapshot(pod(1, annotations={}, decision=""))).pending == Mix(0, 1)
+    assert status(seen(placed(1, annotations={}, decision=""))).pending == Mix(0, 1)
 
 
 def test_soft_pods_are_counted_while_they_live() -> None:
     """Those that were admitted with a preference instead of a requirement."""
     soft = {**THREE[1].annotations, names.SOFT: "true"}
-    pods = [replace(THREE[1], annotations=soft), pod(2, "spot-1", annotations=soft, terminating=True)]
-    assert status(snapshot(THREE[0], *pods)).soft == 1
+    pods = [replace(THREE[1], annotations=soft), placed(2, "spot-1", annotations=soft, terminating=True)]
+    assert status(seen(THREE[0], *pods)).soft == 1
 
 
 ABSENT = {
-    "the namespace is not opted in": replace(snapshot(*THREE), namespaces={"shop": Namespace("shop")}),
-    "the namespace is not known": replace(snapshot(*THREE), namespaces={}),
-    "opted out by label": snapshot(*THREE, workload=replace(WEB, labels={names.PLACEMENT: "disabled"})),
-    "opted out by annotation": snapshot(*THREE, workload=replace(WEB, annotations={names.PLACEMENT: "disabled"})),
-    "opted out by template": snapshot(*THREE, workload=replace(WEB, template=Template({names.PLACEMENT: "disabled"}))),
+    "the namespace is not opted in": replace(seen(*THREE), namespaces={"shop": Namespace("shop")}),
+    "the namespace is not known": replace(seen(*THREE), namespaces={}),
+    "opted out by label": seen(*THREE, of=replace(WEB, labels={names.PLACEMENT: "disabled"})),
+    "opted out by annotation": seen(*THREE, of=replace(WEB, annotations={names.PLACEMENT: "disabled"})),
+    "opted out by template": seen(*THREE, of=replace(WEB, template=Template({names.PLACEMENT: "disabled"}))),
 }
 
 
@@ -210,17 +215,16 @@ def test_what_is_not_ours_is_absent(of: Snapshot) -> None:
 def test_workloads_are_told_in_order() -> None:
     """By namespace, kind and name."""
     every = (DB, replace(WEB, name="zoo", uid="z"), WEB, replace(WEB, namespace="bar", uid="b"))
-    both = Snapshot({"shop": SHOP, "bar": replace(SHOP, name="bar")}, {}, every)
+    both = Snapshot({"shop": namespace(), "bar": namespace("bar")}, {}, every)
     told = [(each.workload.namespace, each.workload.name) for each in statuses(both, Configuration())]
     assert told == [("bar", "web"), ("shop", "web"), ("shop", "zoo"), ("shop", "db")]
 
 
 def test_policy_and_mistakes_come_from_all_levels() -> None:
     """The workload's, the namespace's, the configuration's defaults, and its limits."""
-    workload = replace(WEB, replicas=10, annotations={names.SPOT_RATIO: "70"})
-    namespace = replace(SHOP, annotations={names.SPOT_RATIO: "90%"})
+    web = replace(WEB, replicas=10, annotations={names.SPOT_RATIO: "70"})
     configuration = Configuration(defaults={names.MIN_ON_DEMAND: "2"}, limits=(NamespaceLimit(Limit(min_on_demand=4)),))
-    told = status(replace(snapshot(workload=workload), namespaces={"shop": namespace}), configuration)
+    told = status(replace(seen(of=web), namespaces={"shop": namespace(spot_ratio="90%")}), configuration)
     assert told.wanted == Mix(6, 4)
     assert [mistake.value for mistake in told.mistakes] == ["70"]
     assert isinstance(told.mistakes[0], Mistake)
@@ -229,7 +233,7 @@ def test_policy_and_mistakes_come_from_all_levels() -> None:
 
 def test_nothing_is_wanted_of_a_workload_scaled_to_none() -> None:
     """And that is exact."""
-    none = status(snapshot(workload=replace(WEB, replicas=0), replica_sets=(replace(FIRST, replicas=0),)))
+    none = status(seen(of=replace(WEB, replicas=0), replica_sets=(replace(FIRST, replicas=0),)))
     assert (none.wanted, none.revisions, none.reason) == (Mix(), 1, "")
 
 
@@ -239,7 +243,7 @@ LET_GO: dict[str, Any] = {
     "annotations": {names.RELEASED: "1/h"},
 }
 HANDED_OVER = {**LET_GO, "owner": Owner("Deployment", "web", WEB.uid)}
-FOUR = (*THREE, pod(4, "spot-2"))
+FOUR = (*THREE, placed(4, "spot-2"))
 WIDE = {**NODES, "spot-2": Node("spot-2", {names.CAPACITY: "spot"})}
 DRAINED = {**WIDE, "spot-2": replace(WIDE["spot-2"], unschedulable=True, drained=True)}
 CORDONED = {**WIDE, "spot-2": replace(WIDE["spot-2"], unschedulable=True)}
@@ -248,10 +252,10 @@ READY: dict[str, tuple[tuple[Pod, ...], dict[str, Node], int]] = {
     "one on a node that is drained": (FOUR, DRAINED, 3),
     "one on a node that is only cordoned": (FOUR, CORDONED, 4),
     "one on a node that is gone": (FOUR, NODES, 3),
-    "one that is not ready": ((*THREE, pod(4, "spot-2", ready=False)), WIDE, 3),
-    "one that is terminating": ((*THREE, pod(4, "spot-2", terminating=True)), WIDE, 3),
-    "one that is released": ((*THREE, pod(4, "spot-2", **HANDED_OVER)), WIDE, 3),
-    "one that the version before released": ((*THREE, pod(4, "spot-2", **LET_GO)), WIDE, 3),
+    "one that is not ready": ((*THREE, placed(4, "spot-2", ready=False)), WIDE, 3),
+    "one that is terminating": ((*THREE, placed(4, "spot-2", terminating=True)), WIDE, 3),
+    "one that is released": ((*THREE, placed(4, "spot-2", **HANDED_OVER)), WIDE, 3),
+    "one that the version before released": ((*THREE, placed(4, "spot-2", **LET_GO)), WIDE, 3),
 }
 
 
@@ -260,7 +264,7 @@ def test_headroom_counts_who_serves_and_is_to_stay(
     pods: tuple[Pod, ...], nodes: dict[str, Node], expected: int
 ) -> None:
     """On nodes that exist and are not leaving."""
-    told = status(replace(snapshot(*pods), nodes=nodes)).exposure
+    told = status(replace(seen(*pods), nodes=nodes)).exposure
     assert (told.ready, told.headroom, told.is_assumed) == (expected, expected - 3, True)
 
 
@@ -268,7 +272,7 @@ def test_a_budget_says_how_many_must_serve() -> None:
     """Three replicas with `minAvailable: 1`; a budget of another namespace says nothing here."""
     web = replace(WEB, template=Template({"app": "web"}))
     budgets = (Budget("shop", "web", {"matchLabels": {"app": "web"}}, 1), Budget("bank", "all", min_available="100%"))
-    told = status(replace(snapshot(*THREE, workload=web), budgets=budgets)).exposure
+    told = status(replace(seen(*THREE, of=web), budgets=budgets)).exposure
     assert told.raw == {
         "headroom": 2,
         "assumed": False,
@@ -278,3 +282,11 @@ def test_a_budget_says_how_many_must_serve() -> None:
         "unavailability": 0.0,
         "restsOn": "assumed",
     }
+
+
+def test_a_window_is_told_as_it_was_written() -> None:
+    """Scripts compare it with the annotation."""
+    written = "0 22 * * 1-5 8h Europe/Berlin"
+    policy, mistakes = resolve({names.REBALANCE_WINDOW: written}, {})
+    assert (policy_json(policy)["rebalanceWindow"], mistakes) == (written, ())
+    assert policy_json(Policy())["rebalanceWindow"] is None

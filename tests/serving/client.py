@@ -8,8 +8,7 @@ from typing import Any
 
 from werkzeug.wrappers import Response as WerkzeugResponse
 
-from serving.listener import Answer
-from serving.messages import Request, Response, text
+from serving.messages import Answer, Request, Response, text
 from serving.parser import Limits, Parser, Rejection
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from serving.listener import MOST_AT_ONCE, Answer, Listener, bind
-from serving.messages import Request, Response
+from serving.listener import MOST_AT_ONCE, Listener, bind
+from serving.messages import Answer, Request, Response
 from serving.parser import Limits
-from tests.webhook.clockwork import playing
+from tests.jumpingclock import run_at_once
 from tests.webhook.test_server import AUTHORITY, LEAF
 from webhook.server import TlsIdentity
 
@@ -23,7 +23,7 @@ CROWD = 2 * MOST_AT_ONCE + 3
 LIMITS = Limits(body_bytes=1024)
 GET = b"GET /1 HTTP/1.1\r\n\r\n"
 LAST = b"GET /1 HTTP/1.1\r\nconnection: close\r\n\r\n"
-Scene = Callable[[Listener, int], Coroutine[Any, Any, None]]
+Scenario = Callable[[Listener, int], Coroutine[Any, Any, None]]
 SECONDS = 10.0
 
 
@@ -63,14 +63,14 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-def served(scene: Scene, answer: Answer = answer, limits: Limits = LIMITS) -> None:
-    """Serves for as long as the scene lasts."""
+def served(scenario: Scenario, answer: Answer = answer, limits: Limits = LIMITS) -> None:
+    """Serves for as long as the scenario lasts."""
 
     async def serve() -> None:
         with bind("127.0.0.1:0") as sock:
             listener = Listener(answer, limits)
             await listener.start(sock)
-            await asyncio.wait_for(scene(listener, sock.getsockname()[1]), 30)
+            await asyncio.wait_for(scenario(listener, sock.getsockname()[1]), 30)
             await listener.stop(0.0)
 
     uvloop.run(serve())
@@ -80,7 +80,7 @@ def served(scene: Scene, answer: Answer = answer, limits: Limits = LIMITS) -> No
 def test_each_of_a_crowd_gets_its_own_answer(times: int) -> None:
     """However many are ready at once; and an answer that fails costs nobody else's."""
 
-    async def scene(_listener: Listener, port: int) -> None:
+    async def scenario(_listener: Listener, port: int) -> None:
         answers = await asyncio.gather(*(told(port, number, times) for number in range(CROWD)))
         for number, everything in enumerate(answers):
             if number == 5:
@@ -89,7 +89,7 @@ def test_each_of_a_crowd_gets_its_own_answer(times: int) -> None:
                 assert everything.count(b"HTTP/1.1 200 OK") == times
                 assert everything.endswith(f"\r\n\r\n{number}".encode())
 
-    served(scene)
+    served(scenario)
 
 
 class Held:
@@ -111,7 +111,7 @@ def test_bodies_count_until_they_are_answered() -> None:
     body = b"x" * 1000
     post = b"POST / HTTP/1.1\r\ncontent-length: 1000\r\n\r\n" + body
 
-    async def scene(listener: Listener, port: int) -> None:
+    async def scenario(listener: Listener, port: int) -> None:
         first = asyncio.create_task(sent(port, post, is_all=True))
         second = asyncio.create_task(sent(port, post, is_all=True))
         await until(lambda: held.asked == 2)
@@ -123,14 +123,14 @@ def test_bodies_count_until_they_are_answered() -> None:
         assert (await second).endswith(b"at last")
         assert listener.held_bytes == 0
 
-    served(scene, held.answer, replace(LIMITS, held_bytes=2500))
+    served(scenario, held.answer, replace(LIMITS, held_bytes=2500))
 
 
 def test_bodies_of_clients_that_are_gone_do_not_count() -> None:
     """Half a body at once; a whole one when its answer, which nobody reads, is written."""
     held = Held()
 
-    async def scene(listener: Listener, port: int) -> None:
+    async def scenario(listener: Listener, port: int) -> None:
         for length in (500, 1000):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"POST / HTTP/1.1\r\ncontent-length: 1000\r\n\r\n" + b"x" * length)
@@ -140,46 +140,51 @@ def test_bodies_of_clients_that_are_gone_do_not_count() -> None:
                 held.may_answer.set()
             await until(lambda: listener.held_bytes == 0)
 
-    served(scene, held.answer)
+    served(scenario, held.answer)
 
 
-def test_too_many_connections_are_turned_away() -> None:
-    """With a sentence; and there is room again when one has gone."""
+def test_one_that_is_idle_makes_room_and_one_that_is_answered_does_not() -> None:
+    """A caller that is new is let in while there is anybody who waits for nothing; else it is turned away."""
+    held = Held()
 
-    async def scene(_listener: Listener, port: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async def scenario(_listener: Listener, port: int) -> None:
+        idle, unused = await asyncio.open_connection("127.0.0.1", port)
+        busy, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET)
-        await reader.readuntil(b"\r\n\r\n1")
-        assert (await sent(port, b"")).startswith(b"HTTP/1.1 503 ")
-        writer.write(LAST)
-        assert (await reader.read()).endswith(b"1")
+        assert await idle.read() == b""
+        unused.close()
+        await until(lambda: held.asked == 1)
+        assert await sent(port, b"") == b""
+        held.may_answer.set()
+        await busy.readuntil(b"at last")
+        assert (await sent(port, LAST)).endswith(b"at last")
+        assert await busy.read() == b""
         writer.close()
-        assert (await sent(port, LAST)).endswith(b"1")
 
-    served(scene, limits=replace(LIMITS, connections=1))
+    served(scenario, held.answer, replace(LIMITS, connections=1))
 
 
 def test_more_requests_than_may_wait_are_rejected_after_the_others_are_answered() -> None:
     """In their order, and the connection ends."""
 
-    async def scene(_listener: Listener, port: int) -> None:
+    async def scenario(_listener: Listener, port: int) -> None:
         everything = await sent(port, GET * (LIMITS.waiting + 1))
         assert everything.count(b"HTTP/1.1 200 OK") == LIMITS.waiting
         assert everything.index(b"HTTP/1.1 429 ") > everything.rindex(b"HTTP/1.1 200 OK")
 
-    served(scene)
+    served(scenario)
 
 
 def test_a_client_that_has_said_all_still_gets_its_answers() -> None:
     """Slow ones too; the last one says that the connection ends."""
 
-    async def scene(_listener: Listener, port: int) -> None:
+    async def scenario(_listener: Listener, port: int) -> None:
         everything = await sent(port, GET + b"GET /7 HTTP/1.1\r\n\r\n", is_all=True)
         assert everything.count(b"HTTP/1.1 200 OK") == 2
         assert everything.count(b"connection: close") == 1
         assert everything.endswith(b"7")
 
-    served(scene)
+    served(scenario)
 
 
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
@@ -192,7 +197,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
         answers += 1
         return Response(200, b"x" * size)
 
-    async def scene(_listener: Listener, port: int) -> None:
+    async def scenario(_listener: Listener, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
         for _ in range(count):
             writer.write(GET)
@@ -206,13 +211,13 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
         assert total > answers * size
         writer.close()
 
-    served(scene, large, replace(LIMITS, waiting=1000))
+    served(scenario, large, replace(LIMITS, waiting=1000))
 
 
 def test_a_client_may_ask_whether_to_send_the_body() -> None:
     """It is invited to, and then answered."""
 
-    async def scene(_listener: Listener, port: int) -> None:
+    async def scenario(_listener: Listener, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /1 HTTP/1.1\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n")
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -220,13 +225,13 @@ def test_a_client_may_ask_whether_to_send_the_body() -> None:
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK")
         writer.close()
 
-    served(scene)
+    served(scenario)
 
 
 def test_when_it_stops_each_connection_gets_one_answer_more() -> None:
     """With `connection: close`: nobody is cut off, and nobody new comes."""
 
-    async def scene(listener: Listener, port: int) -> None:
+    async def scenario(listener: Listener, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET)
         assert b"connection: keep-alive" in await reader.readuntil(b"\r\n\r\n1")
@@ -240,17 +245,25 @@ def test_when_it_stops_each_connection_gets_one_answer_more() -> None:
         writer.close()
         await stopping
 
-    served(scene)
+    served(scenario)
 
 
-IDLE = {"a client that says nothing": b"", "a request that drips in": b"GET / HTTP/1.1\r\na: "}
+SLOW = {
+    "a client that says nothing": (b"", LIMITS.idle_seconds, b""),
+    "a head that drips in": (b"GET / HTTP/1.1\r\na: ", LIMITS.request_seconds, b"HTTP/1.1 408 "),
+    "a body that drips in": (
+        b"POST / HTTP/1.1\r\ncontent-length: 900\r\n\r\n",
+        LIMITS.request_seconds,
+        b"HTTP/1.1 408 ",
+    ),
+}
 
 
-@pytest.mark.parametrize("beginning", IDLE.values(), ids=IDLE.keys())
-def test_what_is_idle_for_too_long_is_closed(beginning: bytes) -> None:
-    """Idle is who completes nothing: a byte now and then does not keep a connection open. No time passes here."""
+@pytest.mark.parametrize(("beginning", "seconds", "says"), SLOW.values(), ids=SLOW.keys())
+def test_what_takes_too_long_is_closed(beginning: bytes, seconds: float, says: bytes) -> None:
+    """A byte now and then does not keep a connection open. No time passes here."""
 
-    async def scene() -> None:
+    async def scenario() -> None:
         loop = asyncio.get_running_loop()
         with bind("127.0.0.1:0") as sock:
             listener = Listener(answer, LIMITS)
@@ -262,12 +275,12 @@ def test_what_is_idle_for_too_long_is_closed(beginning: bytes) -> None:
                 await asyncio.sleep(1.0)
                 if beginning and not ended.done():
                     writer.write(b"x")
-            assert ended.result() == b""
-            assert LIMITS.idle_seconds < loop.time() - began < LIMITS.idle_seconds + 10
+            assert ended.result()[:13] == says
+            assert seconds < loop.time() - began < seconds + 10
             writer.close()
             await listener.stop(0.0)
 
-    playing(scene())
+    run_at_once(scenario())
 
 
 # --- when we stop ----------------------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.messages import Request, Response, text, written
-from serving.parser import Ask, Event, Limits, Parser, Rejection
+from serving.parser import BEGINNING_BYTES, Ask, Event, Limits, Parser, Rejection
 
 LIMITS = Limits(head_bytes=1000, fields=5, body_bytes=100)
 GET = b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -15,6 +17,7 @@ GOT = Request("GET", "/a?b=c", {b"host": b"x"})
 POST = b"POST /p HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"
 POSTED = Request("POST", "/p", {b"content-length": b"3"}, b"abc")
 CHUNKED = b"POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+DECLARED = b"POST /p HTTP/1.1\r\nContent-Length: 9000\r\n\r\n"
 EXPECTING = b"POST /p HTTP/1.1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
 MANY_FIELDS = b"".join(b"a%d: b\r\n" % number for number in range(6))
 TOO_LARGE_A_HEAD = Rejection(431, "the request's head is too large")
@@ -123,6 +126,25 @@ def test_there_is_room_for_so_many_requests() -> None:
     assert parsed(GET * 3, room=2) == [GOT, GOT, too_many]
     assert parsed(GET, GET, GET, room=2) == [GOT, GOT, too_many]
     assert parsed(REJECTED["another protocol"][0], room=0) == [too_many]
+
+
+@pytest.mark.parametrize(
+    "sent", [b"POST /p HTTP/1.1\r\nContent-Length: 9000\r\n\r\n", CHUNKED], ids=["length", "chunks"]
+)
+def test_of_a_body_that_nobody_reads_only_the_beginning_is_kept(sent: bytes) -> None:
+    """With a length, from its first byte on; in chunks, once it is too large."""
+    is_chunked = sent == CHUNKED
+    parser = Parser(replace(LIMITS, body_bytes=10_000, kept_bytes=6000))
+    most, events = 0, parser.feed(sent, 8)
+    for _ in range(9):
+        events += parser.feed(b"3e8\r\n" + b"x" * 1000 + b"\r\n" if is_chunked else b"x" * 1000, 8)
+        most = max(most, len(parser.body))
+    events += parser.feed(b"0\r\n\r\n" + POST if is_chunked else POST, 8)
+    unread, following = events
+    assert isinstance(unread, Request)
+    assert (unread.body, unread.dropped, unread.size) == (b"x" * BEGINNING_BYTES, 9000 - BEGINNING_BYTES, 9000)
+    assert most == (6000 if is_chunked else BEGINNING_BYTES)
+    assert following == POSTED
 
 
 def test_bytes_are_held_until_the_body_is_complete() -> None:

@@ -9,7 +9,7 @@ from serving.routes import Routes
 
 DONE = Response(200, b"done")
 ROUTES = Routes({"/a": {"GET": lambda _: DONE}, "/b": {"POST": lambda _: DONE}})
-ODD = text(400, "malformed request: the path has characters that no path has")
+ODD = text(400, "malformed request: the path contains invalid characters")
 UNKNOWN = text(404, "there is no such path")
 ANSWERS = {
     "a path": (Request("GET", "/a"), DONE),

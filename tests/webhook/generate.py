@@ -15,6 +15,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from placement import names
+from tests.builders.api import raw_review
 
 Raw = dict[str, Any]
 CORPUS = {path.stem: json.loads(path.read_text()) for path in sorted((Path(__file__).parent / "corpus").glob("*.json"))}
@@ -32,26 +33,7 @@ def adopted(pod: Raw) -> Raw:
     return made
 
 
-def review_of(pod: Any, uid: str = "705ab4f5-6393-11e8-b7cc-42010a800002") -> Raw:
-    """As the API server sends it."""
-    request = {
-        "uid": uid,
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
-        "requestResource": {"group": "", "version": "v1", "resource": "pods"},
-        "namespace": "shop",
-        "operation": "CREATE",
-        "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller", "groups": ["a", "b"]},
-        "object": pod,
-        "oldObject": None,
-        "dryRun": True,
-        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
-    }
-    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-
-
-REVIEWS = [review_of(adopted(pod)) for pod in CORPUS.values()]
+REVIEWS = [raw_review(adopted(pod)) for pod in CORPUS.values()]
 
 # --- bent ------------------------------------------------------------------------------------------------------------
 
@@ -207,6 +189,6 @@ metadata = record(
     managedFields=anything,
 )
 pods = record({"metadata": metadata, "spec": specs}, status=anything, kind=st.just("Pod"))
-reviews = st.builds(review_of, odd(pods), st.uuids().map(str)) | st.sampled_from(REVIEWS).flatmap(
+reviews = st.builds(raw_review, odd(pods), st.uuids().map(str)) | st.sampled_from(REVIEWS).flatmap(
     lambda real: st.integers(0, 2**32).map(lambda seed: bent(real, random.Random(seed)))
 )

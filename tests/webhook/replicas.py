@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from typing import Any
 
 from placement import names
-from placement.model import ReplicaSet
+from placement.configuration import Configuration
 from serving.messages import Request
+from tests.builders.api import Raw, raw_new_pod, review
+from tests.builders.model import replica_set
 from tests.serving.client import answered
-from tests.webhook.world import DEPLOYMENT, PODS, Raw, World, patched, raw_pod, review
+from tests.webhook.admissionharness import PODS, AdmissionHarness, patched
+from webhook.evictionledger import EvictionLedger
+from webhook.evictions import EvictionReviewer
 from webhook.metrics import WebhookMetrics
-from webhook.ownership import Tenure
+from webhook.ownership import Books, Tenure
 from webhook.peers import NoAnswer, Peers
 from webhook.reviewer import Reviewer
 from webhook.routes import ports
@@ -26,7 +32,7 @@ UID = "rs"
 class Network:
     """Who can be reached, and what was asked. Addresses are names."""
 
-    replicas: dict[str, Replica] = field(default_factory=dict)
+    replicas: dict[str, WebhookReplica] = field(default_factory=dict)
     posts: Counter[str] = field(default_factory=Counter)
     stored: list[tuple[int, Raw]] = field(default_factory=list)  # pods, and the version that each was stored at
     uids: int = 0
@@ -58,10 +64,10 @@ class Network:
         """A pod is created, and the API server happens to ask this replica. Gives the slot."""
         self.uids += 1
         uid = f"u{self.uids}"
-        body = review(raw_pod(), uid=uid)
+        body = review(raw_new_pod(), uid=uid)
         status, told = await self._call(at, Request("POST", "/mutate", {b"content-type": b"application/json"}, body))
         assert status == 200
-        return self._store(patched(raw_pod(), told), f"web-abc-{uid}")
+        return self._store(patched(raw_new_pod(), told), f"web-abc-{uid}")
 
     def _store(self, pod: Raw, name: str) -> int:
         named = {**pod, "metadata": {**pod["metadata"], "name": name, "namespace": "shop"}}
@@ -69,22 +75,42 @@ class Network:
         return int(pod["metadata"]["annotations"][names.SLOT])
 
 
-class Replica:
+class AtOnce(Executor):
+    """Works in the caller's thread, because the clock of such tests does not wait for others."""
+
+    def submit(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(work(*given, **named))
+        return done
+
+
+class WebhookReplica:
     """One of them. It knows of pods and of other replicas what it was told."""
 
     def __init__(self, network: Network, name: str, *members: str) -> None:
         self.name = name
-        self.world = World()
-        self.world.put(ReplicaSet("shop", "web-abc", UID, DEPLOYMENT, 1000))
+        self.harness = AdmissionHarness()
+        self.harness.put(replica_set(replicas=1000))
         self.members = {each: each for each in members}
         self.left: dict[str, str] = {}
         self.version = 0
         self._network = network
         self.metrics = WebhookMetrics()
         self.peers = Peers(name, lambda: self.members, lambda: self.left, network)
-        self.tenure = Tenure(self.peers, self.world.admission.ledger, lambda: self.version, lambda: self.version)
-        reviewer = Reviewer(self.world.admission, self.metrics, tenure=self.tenure)
-        self.ports = ports(reviewer, self.metrics, lambda: None)
+        ledger, admission = EvictionLedger(), self.harness.admission
+        books = Books(admission.ledger, ledger)
+        self.tenure = Tenure(self.peers, books, lambda: self.version, lambda: self.version)
+        reviewer = Reviewer(admission, self.metrics, tenure=self.tenure)
+        evictions = EvictionReviewer(
+            admission,
+            self.metrics,
+            Configuration(),
+            lambda _pod, text: text,
+            executor=AtOnce(),
+            ledger=ledger,
+            tenure=self.tenure,
+        )
+        self.ports = ports(reviewer, self.metrics, lambda: None, evictions)
         network.replicas[name] = self
 
     def see_join(self, name: str) -> None:
@@ -97,7 +123,7 @@ class Replica:
     def see_pods(self) -> None:
         """Its watch brings what was stored since."""
         for version, pod in self._network.stored[self.version :]:
-            self.world.put(PODS.single(json.dumps(pod).encode()))
+            self.harness.put(PODS.single(json.dumps(pod).encode()))
             self.version = version
 
     @property

@@ -11,55 +11,56 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import names
-from placement.model import Class, Key, Kind, Namespace, Node, NodeTaint, PriorityClass, Workload
+from placement.model import Class, Key, Namespace, Node, NodeTaint, PriorityClass
 from placement.outage import Outage, Outages, Shape
 from placement.patch import patch
 from placement.policy import Policy
 from placement.revision import Revision
+from tests.builders.api import Raw, review
+from tests.builders.api import raw_new_pod as created_pod
+from tests.builders.model import OPTED_IN, REPLICA_SET, STATEFUL_SET
 from tests.kube.test_needs import REQUESTS
 from tests.placement.invariants import many
 from tests.placement.test_patch import raw_pods
-from tests.webhook.test_admission import DB, WEB, WEB_ABC
-from tests.webhook.world import OPTED_IN, REPLICA_SET, STATEFUL_SET, Raw, World, review
-from tests.webhook.world import raw_pod as created_pod
+from tests.webhook.admissionharness import DB, WEB, WEB_ABC, AdmissionHarness
 from webhook.decisioncache import LARGEST_SPEC, Batches
 from webhook.review import answer, parse
 
 RATIO, SPREAD = names.PREFIX + "spot-ratio", names.PREFIX + "spread"
-CHANGES: dict[str, Callable[[World], None]] = {
-    "nothing": lambda world: None,
-    "a new spot pool": lambda world: world.put(Node("n", {names.CAPACITY: "spot", names.ZONE: "z"})),
-    "a spot node leaves": lambda world: world.put(Node("spot-1", {names.CAPACITY: "spot"}, unschedulable=True)),
-    "a priority class": lambda world: world.put(PriorityClass(names.OVERFLOW_PRIORITY)),
-    "another ratio": lambda world: world.put(replace(WEB, annotations={RATIO: "20%"})),
-    "another spread": lambda world: world.put(replace(DB, annotations={SPREAD: "zone:hard"})),
-    "the namespace's defaults": lambda world: world.put(Namespace("shop", OPTED_IN, {RATIO: "100%"})),
-    "a mistake": lambda world: world.put(replace(DB, annotations={RATIO: "lots"})),
-    "another template": lambda world: world.put(
+CHANGES: dict[str, Callable[[AdmissionHarness], None]] = {
+    "nothing": lambda harness: None,
+    "a new spot pool": lambda harness: harness.put(Node("n", {names.CAPACITY: "spot", names.ZONE: "z"})),
+    "a spot node leaves": lambda harness: harness.put(Node("spot-1", {names.CAPACITY: "spot"}, unschedulable=True)),
+    "a priority class": lambda harness: harness.put(PriorityClass(names.OVERFLOW_PRIORITY)),
+    "another ratio": lambda harness: harness.put(replace(WEB, annotations={RATIO: "20%"})),
+    "another spread": lambda harness: harness.put(replace(DB, annotations={SPREAD: "zone:hard"})),
+    "the namespace's defaults": lambda harness: harness.put(Namespace("shop", OPTED_IN, {RATIO: "100%"})),
+    "a mistake": lambda harness: harness.put(replace(DB, annotations={RATIO: "lots"})),
+    "another template": lambda harness: harness.put(
         replace(WEB_ABC, template=replace(WEB_ABC.template, priority_class="x"))
     ),
-    "ordered": lambda world: world.put(replace(DB, ordered=True)),
-    "spot is out": lambda world: note(world, Outage(Class.SPOT, 2000.0)),
-    "spot is out for large pods": lambda world: note(world, Outage(Class.SPOT, 2000.0, shape=Shape(4000))),
-    "on-demand is out": lambda world: note(world, Outage(Class.ON_DEMAND, 2000.0)),
-    "nothing is out": lambda world: note(world),
-    "nobody leads": lambda world: lead(world, 60.0),
-    "the leader is late": lambda world: lead(world, 15.0),
-    "somebody leads": lambda world: lead(world, 1.0),
-    "nothing is moved": lambda world: world.put(replace(WEB, annotations={names.REBALANCE: "off"})),
-    "no spot node is left": lambda world: world.stores.nodes.remove(Key("", "spot-1")),
-    "a spot node to be avoided": lambda world: world.put(
+    "ordered": lambda harness: harness.put(replace(DB, ordered=True)),
+    "spot is out": lambda harness: note(harness, Outage(Class.SPOT, 2000.0)),
+    "spot is out for large pods": lambda harness: note(harness, Outage(Class.SPOT, 2000.0, shape=Shape(4000))),
+    "on-demand is out": lambda harness: note(harness, Outage(Class.ON_DEMAND, 2000.0)),
+    "nothing is out": lambda harness: note(harness),
+    "nobody leads": lambda harness: lead(harness, 60.0),
+    "the leader is late": lambda harness: lead(harness, 15.0),
+    "somebody leads": lambda harness: lead(harness, 1.0),
+    "nothing is moved": lambda harness: harness.put(replace(WEB, annotations={names.REBALANCE: "off"})),
+    "no spot node is left": lambda harness: harness.stores.nodes.remove(Key("", "spot-1")),
+    "a spot node to be avoided": lambda harness: harness.put(
         Node("spot-1", {names.CAPACITY: "spot"}, (NodeTaint("x", "", "PreferNoSchedule"),))
     ),
 }
 
 
-def note(world: World, *outages: Outage) -> None:
-    world.outages = Outages(world.outages.version + 1, outages)
+def note(harness: AdmissionHarness, *outages: Outage) -> None:
+    harness.outages = Outages(harness.outages.version + 1, outages)
 
 
-def lead(world: World, unled_seconds: float) -> None:
-    world.unled_seconds = unled_seconds
+def lead(harness: AdmissionHarness, unled_seconds: float) -> None:
+    harness.unled_seconds = unled_seconds
 
 
 def owned(raw_pod: Raw, slot: int | None) -> Raw:
@@ -77,20 +78,20 @@ def test_a_batch_answers_as_if_each_pod_were_the_first(
     pods: list[Raw], calls: list[tuple[str, int, int | None]]
 ) -> None:
     """Operation for operation, whatever has changed since the pod before."""
-    world = World()
+    harness = AdmissionHarness()
     for change, which, slot in calls:
-        CHANGES[change](world)
+        CHANGES[change](harness)
         pod = owned(pods[which % len(pods)], slot)
-        request = world.request(pod, dry_run=True)
-        expected = world.anew().place(request)
-        told = json.loads(answer(request, world.admission.place(request)))["response"]
+        request = harness.request(pod, dry_run=True)
+        expected = harness.anew().place(request)
+        told = json.loads(answer(request, harness.admission.place(request)))["response"]
         operations = json.loads(b64decode(told["patch"])) if "patch" in told else []
         assert operations == (patch(pod, expected.decision) if expected.decision else [])
         assert told.get("warnings", []) == [text[:250] for text in expected.warnings]
 
 
 def revision(**changes: Any) -> Revision:
-    workload = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 10)
+    workload = WEB
     return replace(Revision("rs", workload, Policy(), 10, {}, workload.template), **changes)
 
 

@@ -23,8 +23,9 @@ from hypothesis import given
 
 from benchmarks.admission.compare import review as real_review
 from placement import names
+from tests.builders.api import raw_review
 from tests.examples import examples
-from tests.webhook.generate import CORPUS, REVIEWS, UIDS, adopted, anything, bent, review_of, reviews
+from tests.webhook.generate import CORPUS, REVIEWS, UIDS, adopted, anything, bent, reviews
 from tests.webhook.test_reviewer import Webhook, webhook
 from tests.webhook.test_server import Caller, asked, served
 from webhook.review import AdmissionCall, MalformedReview, answer, parse
@@ -130,7 +131,7 @@ def check_skipped(hook: Webhook, raw: Raw) -> None:
 
 def outcome(hook: Webhook, request: AdmissionCall) -> bytes | type[Exception]:
     try:
-        return answer(request, hook.world.admission.place(request))
+        return answer(request, hook.harness.admission.place(request))
     except Exception as error:  # noqa: BLE001 - the reviewer answers for it
         return type(error)
 
@@ -144,7 +145,7 @@ PLACED -= {"deployment-opted-out", "deployment-bound", "deployment-other-schedul
 @pytest.mark.parametrize("name", CORPUS)
 def test_real_pods_get_what_they_should(name: str) -> None:
     """A patch for pods of a Deployment or StatefulSet, none for those that are none of ours."""
-    operations = check(webhook(), review_of(adopted(CORPUS[name])))
+    operations = check(webhook(), raw_review(adopted(CORPUS[name])))
     assert bool(operations) is (name in PLACED)
 
 
@@ -207,7 +208,7 @@ def test_no_review_gets_a_5xx_over_tls() -> None:
     """Bent and generated ones, one after the other on a connection that is never cut."""
     statuses: list[int] = []
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         with closing(caller.secure()) as connection:
             connection.connect()
             chance, first = random.Random(20261117), connection.sock
@@ -224,7 +225,7 @@ def test_no_review_gets_a_5xx_over_tls() -> None:
             send()
             assert connection.sock is first  # it was never cut
 
-    served(scene)
+    served(scenario)
     assert len(statuses) > SENT // 2
     assert statuses.count(200) > len(statuses) // 2
 
@@ -263,7 +264,7 @@ BODIES = {
 def test_large_and_broken_bodies_get_no_5xx_over_tls() -> None:
     """3 MiB is read, more than any pod can have is not, and what is no JSON is told so."""
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         for name, (raw, expected) in SIZES.items():
             with closing(caller.secure()) as connection:
                 assert check_answer(connection, raw, json.dumps(raw).encode()) == expected, name
@@ -272,7 +273,7 @@ def test_large_and_broken_bodies_get_no_5xx_over_tls() -> None:
                 status, _ = asked(connection, "POST", names.WEBHOOK_PATH, body, "application/json")
                 assert status < 500, name
 
-    served(scene)
+    served(scenario)
 
 
 # --- large pods ------------------------------------------------------------------------------------------------------

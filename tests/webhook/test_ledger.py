@@ -13,30 +13,21 @@ from kube.store import Store
 from placement import names
 from placement.model import Class, Key, Owner, Pod
 from placement.slots import Mix, Slots
+from tests.builders.model import pod
 from tests.examples import examples
+from tests.manualclock import ManualClock
 from webhook.ledger import UNSEEN_SECONDS, Ledger
 
 SEVENTY = Slots(Fraction(7, 10), 1)
-OWNER = Owner("ReplicaSet", "web-abc", "rs")
-
-
-class Timer:
-    """Time that passes when told to."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
-def timer() -> Timer:
-    return Timer()
+def timer() -> ManualClock:
+    return ManualClock(0.0)
 
 
 @pytest.fixture
-def ledger(timer: Timer) -> Ledger:
+def ledger(timer: ManualClock) -> Ledger:
     return Ledger(timer)
 
 
@@ -53,14 +44,12 @@ def take(ledger: Ledger, decision_id: str, replicas: int = 100, uid: str = "rs",
 
 
 def decided(decision_id: str, slot: int, uid: str = "rs", **changes: Any) -> Pod:
-    owner, decision = replace(OWNER, uid=uid), f"{uid}/{decision_id}"
-    written = {names.SLOT: str(slot)}
-    pod = Pod("shop", f"web-{decision_id}", owner=owner, annotations=written, phase="Running", decision=decision)
-    return replace(pod, **changes)
+    made = pod(f"web-{decision_id}", slot, owner=uid, phase="Running", decision=f"{uid}/{decision_id}")
+    return replace(made, **changes)
 
 
 def missed(name: str, of: str | None = None) -> Pod:
-    return Pod("shop", name, owner=OWNER, labels={"class": of} if of else {}, phase="Running")
+    return pod(name, labels={"class": of} if of else {}, phase="Running")
 
 
 def test_slots_are_taken_from_the_lowest(ledger: Ledger) -> None:
@@ -76,7 +65,7 @@ def test_a_repeated_decision_gets_its_slot_again(ledger: Ledger) -> None:
     assert len(ledger) == 3
 
 
-def test_decisions_that_were_not_seen_can_be_taken_over(ledger: Ledger, timer: Timer) -> None:
+def test_decisions_that_were_not_seen_can_be_taken_over(ledger: Ledger, timer: ManualClock) -> None:
     """Another ledger goes on where this one was; a pod that is seen takes its decision out of both."""
     other = Ledger(timer)
     assert ledger.recent("rs") is None
@@ -90,7 +79,7 @@ def test_decisions_that_were_not_seen_can_be_taken_over(ledger: Ledger, timer: T
     assert [take(other, decision_id) for decision_id in "de"] == [0, 3]
 
 
-def test_an_owner_is_recent_for_as_long_as_a_decision_may_be_unseen(ledger: Ledger, timer: Timer) -> None:
+def test_an_owner_is_recent_for_as_long_as_a_decision_may_be_unseen(ledger: Ledger, timer: ManualClock) -> None:
     """Also when its last decision was seen here: others may not have seen it."""
     take(ledger, "a")
     ledger.observe(None, decided("a", 0))
@@ -106,7 +95,7 @@ def test_a_dry_run_counts_nothing(ledger: Ledger) -> None:
     assert take(ledger, "d") == 0
 
 
-def test_decisions_stay_longer_where_pods_are_seen_late(ledger: Ledger, timer: Timer) -> None:
+def test_decisions_stay_longer_where_pods_are_seen_late(ledger: Ledger, timer: ManualClock) -> None:
     """One was seen after four seconds, so others are waited for twice as long: eight."""
     take(ledger, "a")
     take(ledger, "b")
@@ -118,7 +107,7 @@ def test_decisions_stay_longer_where_pods_are_seen_late(ledger: Ledger, timer: T
     assert take(ledger, "d") == 1
 
 
-def test_a_decision_counts_until_it_expires(ledger: Ledger, timer: Timer) -> None:
+def test_a_decision_counts_until_it_expires(ledger: Ledger, timer: ManualClock) -> None:
     """Admission is not persistence: a create that failed later must not hold its slot for ever."""
     assert take(ledger, "a") == 0
     timer.now = UNSEEN_SECONDS - 0.1
@@ -131,7 +120,7 @@ def test_a_decision_counts_until_it_expires(ledger: Ledger, timer: Timer) -> Non
     assert len(ledger) == 0
 
 
-def test_a_seen_decision_counts_as_its_pod(ledger: Ledger, timer: Timer) -> None:
+def test_a_seen_decision_counts_as_its_pod(ledger: Ledger, timer: ManualClock) -> None:
     """Once seen it does not expire, and when the pod goes its slot is free at once."""
     take(ledger, "a")
     take(ledger, "b")
@@ -215,7 +204,7 @@ def test_beyond_the_replicas_a_patient_caller_waits(ledger: Ledger) -> None:
     assert take(ledger, "c", replicas=2, patient=True) == 0
 
 
-def test_beyond_the_replicas_the_longest_unseen_slot_is_given_again(ledger: Ledger, timer: Timer) -> None:
+def test_beyond_the_replicas_the_longest_unseen_slot_is_given_again(ledger: Ledger, timer: ManualClock) -> None:
     """If waiting did not help, a create must have failed after we had decided on it."""
     for decision_id in "abc":
         take(ledger, decision_id, replicas=3)
@@ -277,7 +266,7 @@ def test_pods_without_an_owner_hold_nothing(ledger: Ledger) -> None:
     assert take(ledger, "b") == 0
 
 
-def test_nothing_is_kept_of_owners_that_are_gone(ledger: Ledger, timer: Timer) -> None:
+def test_nothing_is_kept_of_owners_that_are_gone(ledger: Ledger, timer: ManualClock) -> None:
     """Old revisions come and go for as long as the webhook runs."""
     ledger.observe(None, decided("a", 0))
     ledger.observe(None, missed("m"))
@@ -306,7 +295,7 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.timer = Timer()
+        self.timer = ManualClock(0.0)
         self.ledger = Ledger(self.timer)
         self.cache: Store[Pod] = Store()
         self.cache.subscribe(self.ledger.observe)
@@ -341,8 +330,8 @@ class Histories(RuleBasedStateMachine):
         self.replicas = replicas
         for _ in range(replicas - len(self.live)):
             self.create()
-        for pod in sorted(self.live, key=lambda pod: pod.slot or 0)[replicas:]:
-            self.pods[pod.key] = replace(pod, terminating=True)
+        for each in sorted(self.live, key=lambda pod: pod.slot or 0)[replicas:]:
+            self.pods[each.key] = replace(each, terminating=True)
 
     @precondition(lambda self: self.live)
     @rule(data=st.data(), fails=st.booleans())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from placement import names
-from placement.model import Kind, Workload
+from placement.model import Workload
 from placement.policy import Mistake
+from tests.builders.model import workload
 from webhook.mistakes import Mistakes
 
-WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "u", 10)
+WEB = workload()
 RATIO = Mistake("workload", names.SPOT_RATIO, "70", "a percentage")
 FLOOR = Mistake("namespace", names.MIN_ON_DEMAND, "two", "a whole number")
 

@@ -6,8 +6,10 @@ import asyncio
 from collections import Counter
 
 from placement import names
+from tests.builders.api import raw_new_pod, review
+from tests.manualclock import ManualClock
+from tests.webhook.admissionharness import patched
 from tests.webhook.test_reviewer import webhook
-from tests.webhook.world import patched, raw_pod, review
 from webhook.ownership import Tenure
 from webhook.peers import SUSPECT_SECONDS, HttpsLines, Peers, ranked
 from webhook.reviewer import Reviewer
@@ -51,19 +53,9 @@ def test_alone_nothing_is_forwarded() -> None:
     assert Peers("a", lambda: {"a": "127.0.0.1:1"}).owner("uid") is None
 
 
-class Clock:
-    """A clock that goes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_peer_that_does_not_answer_is_passed_over_for_a_while() -> None:
     """Nobody listens there: the next in rank owns it; later it is asked again."""
-    clock, lines = Clock(), HttpsLines()
+    clock, lines = ManualClock(), HttpsLines()
     peers = Peers("a", lambda: MEMBERS, lines=lines, timer=clock)
     uid = next(uid for uid in UIDS if ranked(uid, MEMBERS)[:2] == ["b", "a"])
 
@@ -106,16 +98,16 @@ def test_where_no_owner_answers_the_pod_is_decided_here() -> None:
     own = next(name for name in (f"mine-{number}" for number in range(99)) if ranked("rs", [name, "dead"])[0] == "dead")
     lines = HttpsLines()
     peers = Peers(own, lambda: {own: "x", "dead": "127.0.0.1:9"}, lines=lines)
-    reviewer = Reviewer(hook.world.admission, hook.metrics, tenure=Tenure(peers, hook.world.admission.ledger))
+    reviewer = Reviewer(hook.harness.admission, hook.metrics, tenure=Tenure(peers, hook.harness.admission.ledger))
 
     async def answer() -> bytes:
         try:
-            answer = reviewer.answer(review(raw_pod()))
+            answer = reviewer.answer(review(raw_new_pod()))
             assert not isinstance(answer, bytes)
             return await answer
         finally:
             await lines.close()
 
-    created = patched(raw_pod(), asyncio.run(answer()))
+    created = patched(raw_new_pod(), asyncio.run(answer()))
     assert created["metadata"]["labels"] == {names.CLASS: "on-demand"}
     assert b'spotweave_admission_forwarded_total{outcome="failed"} 1.0' in hook.metrics.text()

@@ -91,7 +91,7 @@ def test_a_changed_configuration_is_looked_at_at_once() -> None:
     keeper = Looking(BUNDLE)
     keeper.seconds = 3600.0
 
-    async def scene() -> None:
+    async def scenario() -> None:
         program = WebhookProgram(cast(Client, None), Configuration(), "", keeper)
         chores = asyncio.ensure_future(program.chores())
         while not keeper.done:
@@ -100,7 +100,7 @@ def test_a_changed_configuration_is_looked_at_at_once() -> None:
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(chores, 60)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 class Synced(WebhookProgram):
@@ -113,7 +113,7 @@ class Synced(WebhookProgram):
 def test_no_call_is_taken_before_memory_is_spared() -> None:
     """A full collection stops the program, and the API server waits for three seconds only."""
 
-    async def scene() -> bool:
+    async def scenario() -> bool:
         program, spared = Synced(cast(Client, None), Configuration(), "", Looking()), Event()
         program.is_spared = spared.is_set
         able = asyncio.ensure_future(program.able())
@@ -123,7 +123,7 @@ def test_no_call_is_taken_before_memory_is_spared() -> None:
         await asyncio.wait_for(able, 60)
         return too_soon
 
-    assert asyncio.run(scene()) is False
+    assert asyncio.run(scenario()) is False
 
 
 ADDRESSES = {
@@ -146,7 +146,7 @@ def test_peers_are_told_an_address_that_a_url_can_hold(pod_ip: str, listen: str,
 def test_peers_reach_each_other_over_ipv6() -> None:
     """A real connection to the address that is told, as far as it concerns the address: nobody trusts anybody here."""
 
-    async def scene() -> str:
+    async def scenario() -> str:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "::1", 0)
         port = server.sockets[0].getsockname()[1]
         lines = HttpsLines()
@@ -159,4 +159,4 @@ def test_peers_reach_each_other_over_ipv6() -> None:
                 await lines.close()
         return ""
 
-    assert "InvalidURL" not in asyncio.run(scene())
+    assert "InvalidURL" not in asyncio.run(scenario())

@@ -13,8 +13,8 @@ from placement.decide import Decision, Reason
 from placement.model import Class
 from placement.patch import patch
 from placement.policy import Mistake
+from tests.builders.api import review
 from tests.examples import examples
-from tests.webhook.world import review
 from webhook.review import AdmissionCall, MalformedReview, Verdict, answer, parse, unchanged
 
 POD: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {}}

@@ -14,11 +14,12 @@ from kube.owners import look_up
 from placement import names
 from placement.model import Key, Namespace, Owner, ReplicaSet, Workload
 from placement.outage import Outages
+from tests.builders.api import raw_new_pod, review
+from tests.builders.model import OPTED_IN, REPLICA_SET, STATEFUL_SET
+from tests.jumpingclock import run_at_once
 from tests.kube.scripted import scripted_api
 from tests.serving.client import Visitor
-from tests.webhook.clockwork import playing
-from tests.webhook.test_admission import DB, WEB, WEB_ABC
-from tests.webhook.world import OPTED_IN, REPLICA_SET, STATEFUL_SET, World, patched, raw_pod, review
+from tests.webhook.admissionharness import DB, WEB, WEB_ABC, AdmissionHarness, patched
 from webhook.metrics import WebhookMetrics
 from webhook.review import MalformedReview
 from webhook.reviewer import PATIENCE_SECONDS, Reviewer
@@ -28,12 +29,12 @@ from webhook.server import ADMISSION, LARGEST_BODY
 JSON = "application/json"
 
 
-class Broken(Exception):
+class Unforeseen(Exception):
     """Something that nobody thought of."""
 
 
 def broken(*_args: Any) -> Any:
-    raise Broken
+    raise Unforeseen
 
 
 class NoThreads(Executor):
@@ -47,7 +48,7 @@ class NoThreads(Executor):
 class Webhook:
     """All of it but the server."""
 
-    world: World
+    harness: AdmissionHarness
     metrics: WebhookMetrics
     reviewer: Reviewer
     ports: PortAnswers
@@ -64,14 +65,14 @@ class Webhook:
 
     def told(self, body: bytes) -> bytes:
         """The same, where no time is to pass."""
-        return playing(self.answer(body))
+        return run_at_once(self.answer(body))
 
 
 def webhook(is_ready: Callable[[], str | None] = lambda: None, **hooks: Any) -> Webhook:
     executor = hooks.pop("executor", None)
-    world, metrics = World(**hooks), WebhookMetrics()
-    reviewer = Reviewer(world.admission, metrics, executor)
-    return Webhook(world, metrics, reviewer, ports(reviewer, metrics, is_ready))
+    harness, metrics = AdmissionHarness(**hooks), WebhookMetrics()
+    reviewer = Reviewer(harness.admission, metrics, executor)
+    return Webhook(harness, metrics, reviewer, ports(reviewer, metrics, is_ready))
 
 
 def value(metrics: WebhookMetrics, name: str, **labels: str) -> float:
@@ -85,9 +86,9 @@ def decisions(metrics: WebhookMetrics, placed: str, reason: str) -> float:
 def test_a_pod_is_placed() -> None:
     """The call goes in, the patch comes out, the decision is counted and timed."""
     hook = webhook()
-    answer = hook.client.post(names.WEBHOOK_PATH, data=review(raw_pod()), content_type=JSON)
+    answer = hook.client.post(names.WEBHOOK_PATH, data=review(raw_new_pod()), content_type=JSON)
     assert (answer.status_code, answer.content_type) == (200, JSON)
-    created = patched(raw_pod(), answer.data)
+    created = patched(raw_new_pod(), answer.data)
     assert created["metadata"]["labels"] == {names.CLASS: "on-demand"}
     assert created["metadata"]["annotations"][names.DECISION] == "rs/u1"
     assert decisions(hook.metrics, "on-demand", "slot") == 1
@@ -96,13 +97,13 @@ def test_a_pod_is_placed() -> None:
 
 def test_a_content_type_with_a_charset_is_json() -> None:
     """What is behind the semicolon does not matter."""
-    answer = webhook().client.post("/mutate", data=review(raw_pod()), content_type=f"{JSON}; charset=utf-8")
+    answer = webhook().client.post("/mutate", data=review(raw_new_pod()), content_type=f"{JSON}; charset=utf-8")
     assert answer.status_code == 200
 
 
 FORGED = {
-    "the owner's name": raw_pod(Owner("ReplicaSet", "../../../../api/v1/pods?watch=true", "u")),
-    "the namespace": raw_pod(Owner("ReplicaSet", "web-new", "u")),
+    "the owner's name": raw_new_pod(Owner("ReplicaSet", "../../../../api/v1/pods?watch=true", "u")),
+    "the namespace": raw_new_pod(Owner("ReplicaSet", "web-new", "u")),
 }
 
 
@@ -119,11 +120,11 @@ def test_a_forged_review_reads_nothing_with_our_rights(pod: dict[str, Any]) -> N
 
 
 REFUSED: dict[str, tuple[dict[str, Any], int]] = {
-    "text": ({"data": review(raw_pod()), "content_type": "text/plain"}, 415),
+    "text": ({"data": review(raw_new_pod()), "content_type": "text/plain"}, 415),
     "a form": ({"data": b"a=b", "content_type": "application/x-www-form-urlencoded"}, 415),
     "no type": ({"data": b"x"}, 415),
     "no JSON": ({"data": b"{", "content_type": JSON}, 400),
-    "no uid": ({"data": review(raw_pod(), uid=""), "content_type": JSON}, 400),
+    "no uid": ({"data": review(raw_new_pod(), uid=""), "content_type": JSON}, 400),
     "too much": ({"data": b" " * (LARGEST_BODY + 1), "content_type": JSON}, 413),
 }
 
@@ -137,9 +138,9 @@ def test_a_call_that_is_wrong_is_refused(call: dict[str, Any], status: int) -> N
 
 
 MADE_NO_SENSE = {
-    "not the creation of a pod": review(raw_pod(), operation="DELETE"),
+    "not the creation of a pod": review(raw_new_pod(), operation="DELETE"),
     "no spec": review({"metadata": {}}),
-    "an old version": review(raw_pod()).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"),
+    "an old version": review(raw_new_pod()).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"),
 }
 
 
@@ -176,9 +177,9 @@ def test_probes() -> None:
 def test_metrics_are_exposed() -> None:
     """Under the names that dashboards rely on, in Prometheus's text format."""
     hook = webhook()
-    hook.world.put(WEB.__class__(WEB.kind, "shop", "web", "d", 10, annotations={names.SPOT_RATIO: "70"}))
-    hook.client.post(names.WEBHOOK_PATH, data=review(raw_pod()), content_type=JSON)
-    hook.client.post(names.WEBHOOK_PATH, data=review(raw_pod(None)), content_type=JSON)
+    hook.harness.put(WEB.__class__(WEB.kind, "shop", "web", "d", 10, annotations={names.SPOT_RATIO: "70"}))
+    hook.client.post(names.WEBHOOK_PATH, data=review(raw_new_pod()), content_type=JSON)
+    hook.client.post(names.WEBHOOK_PATH, data=review(raw_new_pod(None)), content_type=JSON)
     answer = hook.client.get("/metrics")
     assert answer.content_type.startswith("text/plain; version=0.0.4")
     lines = answer.text.splitlines()
@@ -193,9 +194,9 @@ def test_metrics_are_exposed() -> None:
 # --- failing open ----------------------------------------------------------------------------------------------------
 
 ODD_PODS: dict[str, dict[str, Any]] = {
-    "labels that are a list": raw_pod(labels=["x"]),
-    "an ordinal that is none": raw_pod(STATEFUL_SET, "db-x"),
-    "an expression without a key": raw_pod(
+    "labels that are a list": raw_new_pod(labels=["x"]),
+    "an ordinal that is none": raw_new_pod(STATEFUL_SET, "db-x"),
+    "an expression without a key": raw_new_pod(
         spec={
             "affinity": {
                 "nodeAffinity": {
@@ -227,7 +228,7 @@ def test_an_odd_pod_is_allowed_unchanged(pod: dict[str, Any]) -> None:
 def test_an_error_of_ours_costs_nobody_a_pod(hook_name: str) -> None:
     """Wherever it happens."""
     hook = webhook(**{hook_name: broken})
-    assert allowed_unchanged(hook, asyncio.run(hook.answer(review(raw_pod()))))
+    assert allowed_unchanged(hook, asyncio.run(hook.answer(review(raw_new_pod()))))
 
 
 # --- patience --------------------------------------------------------------------------------------------------------
@@ -236,63 +237,63 @@ def test_an_error_of_ours_costs_nobody_a_pod(hook_name: str) -> None:
 def test_a_patient_answer_is_immediate_where_all_is_known() -> None:
     """Nothing is looked up."""
     hook = webhook()
-    created = patched(raw_pod(), asyncio.run(hook.answer(review(raw_pod()))))
+    created = patched(raw_new_pod(), asyncio.run(hook.answer(review(raw_new_pod()))))
     assert created["metadata"]["annotations"][names.SLOT] == "0"
-    assert hook.world.looked_up == []
+    assert hook.harness.looked_up == []
 
 
 def test_a_patient_answer_waits_for_the_caches() -> None:
     """The owners are seen while it waits, as an informer's thread would put them there."""
     hook = webhook()
-    hook.world.stores.replica_sets.remove(WEB_ABC.key)
-    hook.world.stores.namespaces.remove(Key("", "shop"))
+    hook.harness.stores.replica_sets.remove(WEB_ABC.key)
+    hook.harness.stores.namespaces.remove(Key("", "shop"))
 
-    async def scene() -> bytes:
-        answer = asyncio.ensure_future(hook.answer(review(raw_pod())))
+    async def scenario() -> bytes:
+        answer = asyncio.ensure_future(hook.answer(review(raw_new_pod())))
         await asyncio.sleep(0)  # it has begun
         assert not answer.done()
-        hook.world.put(World().stores.namespaces.values()[0], WEB_ABC)
+        hook.harness.put(AdmissionHarness().stores.namespaces.values()[0], WEB_ABC)
         return await answer
 
-    created = patched(raw_pod(), asyncio.run(scene()))
+    created = patched(raw_new_pod(), asyncio.run(scenario()))
     assert created["metadata"]["annotations"][names.SLOT] == "0"
-    assert hook.world.looked_up == []
+    assert hook.harness.looked_up == []
     assert value(hook.metrics, "spotweave_admission_seconds_count") == 1
 
 
 def test_waiting_for_one_pod_does_not_keep_others() -> None:
     """All calls share one thread."""
     hook = webhook()
-    hook.world.stores.replica_sets.remove(WEB_ABC.key)
+    hook.harness.stores.replica_sets.remove(WEB_ABC.key)
 
-    async def scene() -> tuple[bytes, bytes]:
-        waiting = asyncio.ensure_future(hook.answer(review(raw_pod())))
+    async def scenario() -> tuple[bytes, bytes]:
+        waiting = asyncio.ensure_future(hook.answer(review(raw_new_pod())))
         await asyncio.sleep(0)
-        other = await hook.answer(review(raw_pod(STATEFUL_SET, "db-1")))
+        other = await hook.answer(review(raw_new_pod(STATEFUL_SET, "db-1")))
         assert not waiting.done()
-        hook.world.put(WEB_ABC)
+        hook.harness.put(WEB_ABC)
         return await waiting, other
 
-    waited, other = asyncio.run(scene())
-    assert patched(raw_pod(), waited)["metadata"]["labels"] == {names.CLASS: "on-demand"}
-    assert patched(raw_pod(), other)["metadata"]["labels"] == {names.CLASS: "spot"}
+    waited, other = asyncio.run(scenario())
+    assert patched(raw_new_pod(), waited)["metadata"]["labels"] == {names.CLASS: "on-demand"}
+    assert patched(raw_new_pod(), other)["metadata"]["labels"] == {names.CLASS: "spot"}
 
 
 def test_a_patient_answer_asks_the_api_in_the_end() -> None:
     """The watch is late, but the API server knows the owner."""
     hook = webhook()
-    hook.world.stores.replica_sets.remove(WEB_ABC.key)
-    hook.world.known_to_the_api = {"rs": WEB_ABC}
-    created = patched(raw_pod(), asyncio.run(hook.answer(review(raw_pod()))))
+    hook.harness.stores.replica_sets.remove(WEB_ABC.key)
+    hook.harness.known_to_the_api = {"rs": WEB_ABC}
+    created = patched(raw_new_pod(), asyncio.run(hook.answer(review(raw_new_pod()))))
     assert created["metadata"]["annotations"][names.SLOT] == "0"
-    assert hook.world.looked_up == [REPLICA_SET]
+    assert hook.harness.looked_up == [REPLICA_SET]
 
 
 def test_an_owner_that_nobody_knows_is_left_alone() -> None:
     """Allowed unchanged, and no failure of ours."""
     hook = webhook()
-    hook.world.stores.stateful_sets.remove(DB.key)
-    pod = raw_pod(STATEFUL_SET, "db-1")
+    hook.harness.stores.stateful_sets.remove(DB.key)
+    pod = raw_new_pod(STATEFUL_SET, "db-1")
     assert patched(pod, asyncio.run(hook.answer(review(pod)))) == pod
     assert decisions(hook.metrics, "none", "unknown-owner") == 1
     assert value(hook.metrics, "spotweave_admission_fail_open_total") == 0
@@ -309,16 +310,16 @@ def test_pods_of_one_owner_share_a_look_up() -> None:
         return WEB_ABC
 
     hook = webhook(look_up=look_up)
-    hook.world.stores.replica_sets.remove(WEB_ABC.key)
+    hook.harness.stores.replica_sets.remove(WEB_ABC.key)
 
     async def burst() -> list[bytes]:
-        bodies = [review(raw_pod(), uid=f"u{number}") for number in range(10)]
+        bodies = [review(raw_new_pod(), uid=f"u{number}") for number in range(10)]
         calls = [asyncio.ensure_future(hook.answer(body)) for body in bodies]
         await asyncio.sleep(3 * PATIENCE_SECONDS)
         everybody_waits.set()
         return await asyncio.gather(*calls)
 
-    slots = {patched(raw_pod(), answer)["metadata"]["annotations"][names.SLOT] for answer in asyncio.run(burst())}
+    slots = {patched(raw_new_pod(), answer)["metadata"]["annotations"][names.SLOT] for answer in asyncio.run(burst())}
     assert slots == {str(slot) for slot in range(10)}
     assert asked == [REPLICA_SET]
 
@@ -328,39 +329,39 @@ def test_a_look_up_that_takes_too_long_is_not_waited_for() -> None:
     told = threading.Event()
     with ThreadPoolExecutor(1) as executor:
         hook = webhook(executor=executor, look_up=lambda *_: told.wait() and None)
-        hook.world.stores.replica_sets.remove(WEB_ABC.key)
-        answer = playing(hook.answer(review(raw_pod())))
+        hook.harness.stores.replica_sets.remove(WEB_ABC.key)
+        answer = run_at_once(hook.answer(review(raw_new_pod())))
         told.set()
-    assert patched(raw_pod(), answer) == raw_pod()
+    assert patched(raw_new_pod(), answer) == raw_new_pod()
     assert decisions(hook.metrics, "none", "unknown-owner") == 1
 
 
 def test_a_wait_that_breaks_costs_nobody_a_pod() -> None:
     """No thread to be had for a look-up, say: outside of what decides, inside of the boundary."""
     hook = webhook(executor=NoThreads())
-    hook.world.stores.replica_sets.remove(WEB_ABC.key)
-    assert allowed_unchanged(hook, asyncio.run(hook.answer(review(raw_pod()))))
+    hook.harness.stores.replica_sets.remove(WEB_ABC.key)
+    assert allowed_unchanged(hook, asyncio.run(hook.answer(review(raw_new_pod()))))
 
 
 def test_a_label_that_was_not_seen_yet_is_waited_for() -> None:
     """A namespace is labelled and rolled out at once: the API server asks us because of that label."""
     hook = webhook()
-    hook.world.put(Namespace("shop", {}))
+    hook.harness.put(Namespace("shop", {}))
 
-    async def scene() -> bytes:
-        waiting = asyncio.ensure_future(hook.answer(review(raw_pod())))
+    async def scenario() -> bytes:
+        waiting = asyncio.ensure_future(hook.answer(review(raw_new_pod())))
         await asyncio.sleep(0)
-        hook.world.put(Namespace("shop", OPTED_IN))
+        hook.harness.put(Namespace("shop", OPTED_IN))
         return await waiting
 
-    assert names.CLASS in patched(raw_pod(), asyncio.run(scene()))["metadata"]["labels"]
+    assert names.CLASS in patched(raw_new_pod(), asyncio.run(scenario()))["metadata"]["labels"]
 
 
 def test_a_look_up_that_breaks_costs_nobody_a_pod() -> None:
     """It runs in another thread, and its failure comes home to the same boundary."""
     hook = webhook(look_up=broken)
-    hook.world.stores.replica_sets.remove(WEB_ABC.key)
-    assert allowed_unchanged(hook, asyncio.run(hook.answer(review(raw_pod()))))
+    hook.harness.stores.replica_sets.remove(WEB_ABC.key)
+    assert allowed_unchanged(hook, asyncio.run(hook.answer(review(raw_new_pod()))))
 
 
 def test_a_malformed_call_is_told_to_the_server() -> None:
@@ -379,7 +380,7 @@ def test_outages_are_asked_for_each_pod() -> None:
 
     hook = webhook(outages=outages)
     for _ in range(2):
-        asyncio.run(hook.answer(review(raw_pod())))
+        asyncio.run(hook.answer(review(raw_new_pod())))
     assert len(asked) == 2
 
 
@@ -392,6 +393,6 @@ def test_a_look_up_is_asked_with_owner_and_namespace() -> None:
         return None
 
     hook = webhook(look_up=look_up)
-    hook.world.stores.replica_sets.remove(WEB_ABC.key)
-    asyncio.run(hook.answer(review(raw_pod())))
+    hook.harness.stores.replica_sets.remove(WEB_ABC.key)
+    asyncio.run(hook.answer(review(raw_new_pod())))
     assert asked == [(REPLICA_SET, "shop")]

@@ -16,8 +16,9 @@ import uvloop
 from certs.authority import issue, new_authority
 from placement import names
 from serving.listener import bind
+from tests.builders.api import raw_new_pod, review
+from tests.webhook.admissionharness import patched
 from tests.webhook.test_reviewer import webhook
-from tests.webhook.world import patched, raw_pod, review
 from webhook.server import LARGEST_BODY, TlsIdentity, serve
 
 NOW = datetime.now(UTC)
@@ -70,8 +71,8 @@ def mutated(connection: http.client.HTTPConnection, pod: dict[str, Any]) -> dict
     return patched(pod, body)
 
 
-def served(scene: Callable[[Caller, TlsIdentity], None]) -> None:
-    """Serves for as long as the scene lasts, then stops as a SIGTERM does."""
+def served(scenario: Callable[[Caller, TlsIdentity], None]) -> None:
+    """Serves for as long as the scenario lasts, then stops as a SIGTERM does."""
     identity = TlsIdentity()
     identity.load(LEAF.certificate, LEAF.key)
     hook = webhook()
@@ -82,7 +83,7 @@ def served(scene: Callable[[Caller, TlsIdentity], None]) -> None:
 
         async def background() -> None:
             try:
-                await asyncio.to_thread(scene, Caller(tls, plain), identity)
+                await asyncio.to_thread(scenario, Caller(tls, plain), identity)
             except BaseException as failure:  # noqa: BLE001 - told after the server has stopped
                 failures.append(failure)
             finally:
@@ -96,13 +97,15 @@ def served(scene: Callable[[Caller, TlsIdentity], None]) -> None:
 def test_pods_are_placed_over_tls() -> None:
     """Verified against our authority, several calls on one connection."""
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         with closing(caller.secure()) as connection:
-            decisions = [mutated(connection, raw_pod())["metadata"]["annotations"][names.DECISION] for _ in range(2)]
+            decisions = [
+                mutated(connection, raw_new_pod())["metadata"]["annotations"][names.DECISION] for _ in range(2)
+            ]
             assert decisions == ["rs/u1", "rs/u1"]
-            assert mutated(connection, raw_pod(None)) == raw_pod(None)
+            assert mutated(connection, raw_new_pod(None)) == raw_new_pod(None)
 
-    served(scene)
+    served(scenario)
 
 
 def check_routes(connection: http.client.HTTPConnection) -> None:
@@ -114,23 +117,23 @@ def check_routes(connection: http.client.HTTPConnection) -> None:
 
 
 def check_admission(connection: http.client.HTTPConnection) -> None:
-    assert asked(connection, "POST", names.WEBHOOK_PATH, review(raw_pod()), "text/plain")[0] == 415
+    assert asked(connection, "POST", names.WEBHOOK_PATH, review(raw_new_pod()), "text/plain")[0] == 415
     status, told = asked(connection, "POST", names.WEBHOOK_PATH, b"{", "application/json")
     assert (status, told[:8]) == (400, b"not JSON")
-    assert mutated(connection, raw_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
+    assert mutated(connection, raw_new_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
 
 
 def test_probes_are_served_on_both_ports() -> None:
     """Probes and metrics also in plain text, admission over TLS alone; what is wrong gets its status."""
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         with closing(caller.secure()) as secure, closing(caller.plain()) as plain:
             check_routes(secure)
             check_routes(plain)
             check_admission(secure)
-            assert asked(plain, "POST", names.WEBHOOK_PATH, review(raw_pod()), "application/json")[0] == 404
+            assert asked(plain, "POST", names.WEBHOOK_PATH, review(raw_new_pod()), "application/json")[0] == 404
 
-    served(scene)
+    served(scenario)
 
 
 @pytest.mark.parametrize(
@@ -139,19 +142,19 @@ def test_probes_are_served_on_both_ports() -> None:
 def test_the_plain_port_has_no_way_to_admission(path: str) -> None:
     """However the path is written: in plain text anybody's review could use up slots."""
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         with closing(caller.plain()) as plain, closing(caller.secure()) as secure:
-            assert asked(plain, "POST", path, review(raw_pod()), "application/json")[0] == 404
+            assert asked(plain, "POST", path, review(raw_new_pod()), "application/json")[0] == 404
             assert b"spotweave_admission_seconds_count 0.0" in asked(plain, "GET", "/metrics")[1]
-            assert asked(secure, "POST", path, review(raw_pod()), "application/json")[0] in (200, 400, 404)
+            assert asked(secure, "POST", path, review(raw_new_pod()), "application/json")[0] in (200, 400, 404)
 
-    served(scene)
+    served(scenario)
 
 
 def test_a_caller_without_our_authority_is_turned_away() -> None:
     """Its handshake fails, which must not disturb others."""
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         good, caller.context = caller.context, ssl.create_default_context()
         with pytest.raises(ssl.SSLCertVerificationError):
             caller.silent()
@@ -159,42 +162,42 @@ def test_a_caller_without_our_authority_is_turned_away() -> None:
         with closing(caller.secure()) as connection:
             assert asked(connection, "GET", "/healthz")[0] == 200
 
-    served(scene)
+    served(scenario)
 
 
 def test_silent_connections_do_not_stop_answers() -> None:
     """Fifty that finish TLS and never send a byte: a thread per connection would starve."""
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         with ExitStack() as open_connections:
             for _ in range(50):
                 open_connections.enter_context(caller.silent())
             connection = open_connections.enter_context(closing(caller.secure()))
-            assert mutated(connection, raw_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
+            assert mutated(connection, raw_new_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
 
-    served(scene)
+    served(scenario)
 
 
 def test_a_certificate_is_exchanged_while_serving() -> None:
     """New connections get the new one; one that is open goes on with the old."""
     renewed = issue(AUTHORITY, ("localhost",), NOW)
 
-    def scene(caller: Caller, identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, identity: TlsIdentity) -> None:
         with closing(caller.secure()) as connection:
-            mutated(connection, raw_pod())
+            mutated(connection, raw_new_pod())
             before = caller.served_serial()
             identity.load(renewed.certificate, renewed.key)
             assert caller.served_serial() != before
-            assert mutated(connection, raw_pod())["metadata"]["annotations"][names.SLOT] == "0"
+            assert mutated(connection, raw_new_pod())["metadata"]["annotations"][names.SLOT] == "0"
 
-    served(scene)
+    served(scenario)
 
 
 def test_a_body_may_arrive_in_pieces() -> None:
     """Large pods do."""
-    whole = review(raw_pod())
+    whole = review(raw_new_pod())
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         fields = f"content-type: application/json\r\ncontent-length: {len(whole)}"
         head = f"POST {names.WEBHOOK_PATH} HTTP/1.1\r\n{fields}\r\n\r\n"
         with caller.silent() as connection:
@@ -202,27 +205,27 @@ def test_a_body_may_arrive_in_pieces() -> None:
                 connection.sendall(piece)
             answer = http.client.HTTPResponse(connection)
             answer.begin()
-            assert patched(raw_pod(), answer.read())["metadata"]["labels"] == {names.CLASS: "on-demand"}
+            assert patched(raw_new_pod(), answer.read())["metadata"]["labels"] == {names.CLASS: "on-demand"}
 
-    served(scene)
+    served(scenario)
 
 
 def test_requests_that_come_together_are_answered_in_their_order() -> None:
     """Two in one packet: nobody is lost, nobody is mixed up."""
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         with caller.silent() as connection:
             connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\nGET /nowhere HTTP/1.1\r\nconnection: close\r\n\r\n")
             told = b"".join(iter(lambda: connection.recv(65536), b""))
             assert told.index(b"HTTP/1.1 200 OK") < told.index(b"HTTP/1.1 404 Not Found")
 
-    served(scene)
+    served(scenario)
 
 
 def test_a_body_without_end_is_not_kept() -> None:
     """It is refused as soon as it is larger than any review, before it fills the memory."""
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         with caller.silent() as connection:
             size = LARGEST_BODY * 3
             connection.sendall(f"POST /mutate HTTP/1.1\r\ncontent-length: {size}\r\n\r\n".encode())
@@ -230,19 +233,19 @@ def test_a_body_without_end_is_not_kept() -> None:
                 connection.sendall(b" " * (LARGEST_BODY + 1))
             assert connection.recv(12) == b"HTTP/1.1 413"
 
-    served(scene)
+    served(scenario)
 
 
 def test_what_is_no_http_is_turned_away() -> None:
     """With a sentence, and the connection is closed."""
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         with caller.silent() as connection:
             connection.sendall(b"\x00\x01 nonsense\r\n\r\n")
             told = b"".join(iter(lambda: connection.recv(65536), b""))
             assert told.startswith(b"HTTP/1.1 400")
 
-    served(scene)
+    served(scenario)
 
 
 FLOODS = {
@@ -261,16 +264,16 @@ FLOODS = {
 def test_a_flood_is_turned_away_and_holds_nobody_up(begin: bytes, flood: bytes, told: bytes) -> None:
     """One caller must not stall the others: what has no end is cut short, and the connection closed."""
 
-    def scene(caller: Caller, _identity: TlsIdentity) -> None:
+    def scenario(caller: Caller, _identity: TlsIdentity) -> None:
         with caller.silent() as flooding, closing(caller.secure()) as other:
             with suppress(OSError):  # it may be closed while we still send
                 flooding.sendall(begin + flood)
-            assert mutated(other, raw_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
+            assert mutated(other, raw_new_pod())["metadata"]["labels"] == {names.CLASS: "on-demand"}
             answers = b"".join(iter(lambda: read(flooding), b""))
             assert answers.startswith(told) or not answers  # nothing where what we sent too much cut it off
             assert answers.count(b"HTTP/1.1 200") <= 10
 
-    served(scene)
+    served(scenario)
 
 
 def read(connection: ssl.SSLSocket) -> bytes:

@@ -6,19 +6,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from placement.model import Budget, Class, Pool
-from placement.plan.actions import EVENING, WITHIN, Action, Blocked, How, Why
+from placement.plan.actions import DEPARTING, EVENING, WITHIN, Action, Blocked, How, Why
 from placement.plan.assess import Wish, shape_of
 from placement.plan.begin import begun
 from placement.plan.breaker import Breaker
 from placement.plan.draft import Draft
-from placement.plan.group import Member, evicted, policy_mark, seat
+from placement.plan.group import Member
+from placement.plan.marks import evicted, policy_mark, seat
 from placement.plan.scene import demand_of, target
 from placement.pools import preferred_pool
 
 
 def plan(draft: Draft) -> Iterator[Action]:
     """What leaves its node is the matter of `leaving`."""
-    wishes = [wish for wish in draft.wishes if wish.why is not Why.LEAVING]
+    wishes = [wish for wish in draft.wishes if wish.why not in DEPARTING]
     if wishes:
         yield from begun(draft, wishes, _Obstacles(draft).of)
 
@@ -66,12 +67,23 @@ class _Obstacles:
             return self._no_eviction(wish, siblings, budgets)
         if any(budget.healthy < budget.desired for budget in budgets):
             return Blocked.BUDGET  # not even with one more could the old pod go
-        if self._room.take(pod, wish.to, siblings, self._pool_for(wish)) is not None:
+        if self._room.take(pod, wish.to, self._pool_for(wish)) is not None:
             return None
         if wish.why in WITHIN:
             return Blocked.NO_PLACE  # it would come out where it was, or preempt the very pod that it is to replace
+        if self._is_one_per_host(wish):
+            return Blocked.NO_PLACE
         is_probed = self._limits.is_probed_for(wish.group.workload.namespace, wish.to, shape_of(pod))
         return Blocked.PROBING if is_probed else None
+
+    def _is_one_per_host(self, wish: Wish) -> bool:
+        """Its own siblings keep it from every node that there is, and nobody brings more.
+
+        Ten replicas that want a host each, and six spot nodes: the seventh would wait, be put back, and try again for
+        ever. Meanwhile others of its namespace would wait for what became of it.
+        """
+        is_scaled = self._scene.ground.configuration.classes.is_scaled
+        return bool(wish.member.pod.needs.anti_affinity and self._room.targets(wish.to)) and not is_scaled
 
     def _is_cordoned(self, node: str) -> bool:
         site = self._scene.ground.sites.get(node)
@@ -81,20 +93,22 @@ class _Obstacles:
         """One at a time, while all others serve, and where as many as must are left on either class."""
         group, pod = wish.group, wish.member.pod
         serving = [member for member in siblings if member.is_available]
-        if len(serving) < len(siblings) or self._limits.is_moving(group.workload.uid):
+        if self._limits.is_moving(group.workload.uid):
             return Blocked.UNSETTLED
+        if len(serving) < len(siblings):
+            return Blocked.UNREADY
         if self._is_too_soon(wish):
             return Blocked.COOL_DOWN
+        refused = self._limits.refusal_of_budgets(budgets)
+        if refused is not None:
+            return refused
         if not group.availability.is_assumed and len(serving) <= group.needed:
             return Blocked.MINIMUM
         if group.availability.is_assumed and len(serving) <= 1:
             return Blocked.LAST
         if wish.member.of is Class.ON_DEMAND and not _spares_on_demand(wish, serving):
             return Blocked.LAST_ON_DEMAND
-        refused = self._limits.refusal_of_budgets(budgets)
-        if refused is not None:
-            return refused
-        if self._room.take(pod, wish.to, siblings, self._pool_for(wish), goes_first=True) is None:
+        if self._room.take(pod, wish.to, self._pool_for(wish), goes_first=True) is None:
             return Blocked.NO_PLACE
         self._limits.promise_to(budgets)
         return None

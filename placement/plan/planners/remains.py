@@ -12,4 +12,4 @@ from placement.plan.release import ends_of
 def plan(draft: Draft) -> Iterator[Action]:
     """What failed a moment ago is left out without a word: there may be no workload to report it on."""
     for left in draft.scene.left_behind:
-        yield from (action for action in ends_of(left) if draft.held(action.pod, action.how) is None)
+        yield from (action for action in ends_of(left) if not draft.held(action.pod, action.how, action.text))

@@ -8,7 +8,7 @@ from placement import names
 from placement.plan.actions import Action, How, Why
 from placement.plan.assess import Assessment
 from placement.plan.draft import Draft
-from placement.plan.group import Moved, seat
+from placement.plan.marks import Moved, seat
 
 
 def plan(draft: Draft) -> Iterator[Action]:

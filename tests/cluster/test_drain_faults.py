@@ -1,0 +1,219 @@
+"""Drains while something is wrong: every hold ends, and what can be kept serving is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from demo.supervisor import wait_until_ready
+from kube.errors import ApiError, NotFound, TooManyRequests
+from localcluster import kubectl
+from localcluster.errors import ClusterError
+from localcluster.parts import APISERVER
+from placement import names
+from tests.cluster.clustersetup import ClusterSetup, cluster_setup
+from tests.cluster.namespaceuser import wait_for
+from tests.cluster.repeating import again_and_again
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s}\n"
+DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=150s")
+HOLD_SECONDS = 90.0
+soak = pytest.mark.soak  # beside one of them in every check
+
+
+@pytest.fixture(scope="module")
+def shared_setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSetup]:
+    made = tmp_path_factory.mktemp("config")
+    with cluster_setup(made, rebalancers=2, configuration=CONFIGURATION, webhooks=2) as made_setup:
+        yield made_setup
+
+
+def drain(setup: ClusterSetup, node: str) -> float:
+    """Seconds that it took. Raises if kubectl ends with another code than 0."""
+    began = time.monotonic()
+    kubectl.call("drain", node, *DRAIN, kubeconfig=setup.user.kubeconfig)
+    return time.monotonic() - began
+
+
+def uncordon(setup: ClusterSetup, *nodes: str) -> None:
+    kubectl.call("uncordon", *nodes, kubeconfig=setup.user.kubeconfig)
+
+
+def nodes_of(setup: ClusterSetup, *apps: str) -> list[str]:
+    return list(dict.fromkeys(pod["spec"]["nodeName"] for app in apps for pod in setup.user.pods(app)))
+
+
+def evict(setup: ClusterSetup, name: str) -> bool:
+    """Once, as a drainer does. Whether the pod may go, or has gone."""
+    try:
+        setup.user.evict(name)
+    except TooManyRequests:
+        return False
+    except NotFound:
+        return True
+    return True
+
+
+def evict_patiently(setup: ClusterSetup, name: str, uid: str) -> float:
+    """Every half second, whatever the API server says, until this very pod goes. Gives the seconds that it took."""
+    began = time.monotonic()
+
+    def is_gone() -> bool:
+        try:
+            there = setup.user.client.get_json(f"{setup.user.pods_path}/{name}")["metadata"]
+            if there["uid"] != uid or "deletionTimestamp" in there or evict(setup, name):
+                return True
+        except NotFound:
+            return True
+        except ApiError:
+            pass  # the API server is away, say
+        time.sleep(0.5)  # the pace of a drainer, not a wait
+        return False
+
+    wait_for(f"{name} to go", is_gone, 2 * HOLD_SECONDS)
+    return time.monotonic() - began
+
+
+def test_pods_of_a_stateful_set_go_one_at_a_time(setup: ClusterSetup) -> None:
+    """Five drainers evict the five at once, asking two webhooks, again and again."""
+    setup.serves("db", 5, kind="StatefulSet")
+    setup.falls_silent(2)
+    setup.history.forget()
+    before = setup.let_through()
+    pods = [(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in setup.user.pods("db")]
+    with ThreadPoolExecutor(len(pods)) as pool:
+        list(pool.map(lambda pod: evict_patiently(setup, *pod), pods))
+    setup.user.rest("db", "StatefulSet")
+    assert setup.history.worst("db") >= 4 - (setup.let_through() - before)
+    assert not {uid for _, uid in pods} & setup.uids("db")
+
+
+@soak
+def test_a_declared_minimum_holds_where_nothing_can_be_released(setup: ClusterSetup) -> None:
+    """`maxSurge: 0`, eight of ten must serve: never fewer, however many drainers there are."""
+    spec = {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}
+    setup.serves("tight", 10, {"spotweave.dev/min-available": "80%"}, spec=spec)
+    setup.falls_silent(2)
+    setup.history.forget()
+    pods = [(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in setup.user.pods("tight")]
+    with ThreadPoolExecutor(len(pods)) as pool:
+        list(pool.map(lambda pod: evict_patiently(setup, *pod), pods))
+    assert setup.history.worst("tight") == 8
+
+
+@soak
+def test_ten_drainers_at_once_cost_no_replica(setup: ClusterSetup) -> None:
+    """Of four nodes, and all of them of several."""
+    for name, replicas in {"lone": 1, "web": 10, "more": 6}.items():
+        setup.serves(name, replicas)
+    setup.falls_silent(2)
+    setup.history.forget()
+    nodes = nodes_of(setup, "lone", "web", "more")[:4]
+    with ThreadPoolExecutor(10) as pool:
+        print([round(each, 1) for each in pool.map(lambda number: drain(setup, nodes[number % 4]), range(10))])
+    assert [setup.history.worst(name) for name in ("lone", "web", "more")] == [1, 10, 6]
+    uncordon(setup, *nodes)
+
+
+@soak
+def test_a_budget_beside_it_is_kept(setup: ClusterSetup) -> None:
+    setup.serves("web", 10, minAvailable=9)
+    setup.serves("db", 3, kind="StatefulSet", maxUnavailable=1)
+    setup.falls_silent(2)
+    setup.history.forget()
+    for node in nodes_of(setup, "db", "web")[:3]:
+        drain(setup, node)
+        uncordon(setup, node)
+    assert setup.history.worst("web") == 10
+    assert setup.history.worst("db") == 2
+
+
+def test_a_replacement_that_never_serves_is_not_waited_for_longer_than_the_policy_says(setup: ClusterSetup) -> None:
+    setup.create("slow", 1, {"spotweave.dev/eviction-hold": "8s"}, ready_after=25)
+    setup.user.rest("slow")
+    setup.falls_silent(2)
+    (pod,) = setup.user.pods("slow")
+    assert not evict(setup, pod["metadata"]["name"])
+    seconds = evict_patiently(setup, pod["metadata"]["name"], pod["metadata"]["uid"])
+    assert seconds < 20  # 8, and what a busy machine takes; the replacement needs 25
+
+
+@soak
+def test_a_full_cluster_lets_go(setup: ClusterSetup) -> None:
+    """No node takes another pod: there is no replacement to wait for."""
+    setup.serves("web", 4)
+    setup.falls_silent(2)
+    nodes = list(setup.cluster.profile.node_names)
+    kubectl.call("cordon", *nodes, kubeconfig=setup.user.kubeconfig)
+    pod = setup.user.pods("web")[0]["metadata"]
+    assert evict_patiently(setup, pod["name"], pod["uid"]) < HOLD_SECONDS / 2
+    uncordon(setup, *nodes)
+    setup.user.rest("web")
+
+
+# --- while our own programs, or the API server, are killed -----------------------------------------------------------
+
+
+def kill_webhooks(setup: ClusterSetup) -> None:
+    """All of them; new ones come up."""
+    for each in [each for each in setup.installed.processes if each.name.startswith(names.WEBHOOK_COMPONENT)]:
+        if each.process.poll() is None:
+            each.process.kill()
+            each.process.wait()
+    wait_until_ready([setup.installed.add(), setup.installed.add()])
+
+
+def kill_leader(setup: ClusterSetup) -> None:
+    """Another one is there already."""
+    for each in setup.rebalancers:
+        if setup.leads(each):
+            each.process.kill()
+            each.process.wait()
+    setup.installed.add(names.REBALANCER_COMPONENT)
+
+
+def restart_api_server(setup: ClusterSetup) -> None:
+    setup.cluster.kill(APISERVER)
+    setup.cluster.start_part(APISERVER, 60.0)
+
+
+FAULTS: dict[str, tuple[Callable[[ClusterSetup], None], float]] = {
+    "webhooks": (kill_webhooks, 2.0),
+    "leader": (kill_leader, 5.0),
+    "API server": (restart_api_server, 8.0),
+}
+
+
+@pytest.mark.parametrize("what", [pytest.param(name, marks=soak) for name in FAULTS])
+def test_drains_end_while_it_is_killed_again_and_again(setup: ClusterSetup, what: str) -> None:
+    """And afterwards nothing is held. What the fault costs is not judged here."""
+    fault, pause = FAULTS[what]
+    for name, replicas in {"lone": 1, "web": 10}.items():
+        setup.serves(name, replicas)
+    setup.falls_silent(2)
+    nodes = nodes_of(setup, "lone", "web")[:3]
+    with again_and_again(lambda: fault(setup), pause):
+        for node in nodes:
+            began = time.monotonic()
+            wait_for(f"{node} to be drained", lambda: is_drained(setup, node), 2 * HOLD_SECONDS)  # noqa: B023
+            print(f"drained {node} in {time.monotonic() - began:.1f} s")
+    wait_for("the API server", lambda: setup.cluster.parts[APISERVER].state == "running")
+    uncordon(setup, *nodes)
+    setup.user.rest("web")
+    setup.user.rest("lone")
+    metas = [pod["metadata"] for app in ("web", "lone") for pod in setup.user.pods(app)]
+    assert [meta["name"] for meta in metas if names.EVICTION_ASKED in meta.get("annotations", {})] == []
+
+
+def is_drained(setup: ClusterSetup, node: str) -> bool:
+    """Asks for it again where kubectl gave up because nobody answered it."""
+    try:
+        drain(setup, node)
+    except ClusterError:
+        return False
+    return True

@@ -1,0 +1,154 @@
+"""Beside the real Karpenter: the mix is exact at rest, whatever Karpenter buys, replaces and gives back.
+
+Nodes that it replaces of its own accord (consolidation, drift, expiry) cost no serving replica. Nodes that are taken
+cost no more than `min-available` allows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from localcluster.karpenter import CAPACITY_TYPES, ON_DEMAND, SPOT, allow_capacity, let_drift, let_expire
+from tests.cluster.namespaceuser import is_exact, wait_for
+from tests.integration.figures import note
+from tests.integration.karpentersetup import PATIENCE_SECONDS, SECONDS, KarpenterSetup, karpenter_setup
+
+pytestmark = [pytest.mark.cluster, pytest.mark.integration]
+
+RATIO = {"spot_ratio": "70%", "min_available": "80%"}
+LEAST = 8  # of ten
+EXPIRES_AFTER = "2m"
+
+
+@pytest.fixture(scope="module")
+def shared_karpenter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KarpenterSetup]:
+    with karpenter_setup(tmp_path_factory.mktemp("karpenter")) as made:
+        yield made
+
+
+@pytest.fixture
+def karpenter(shared_karpenter: KarpenterSetup) -> Iterator[KarpenterSetup]:
+    """Ten replicas at 70 %, at rest on nodes that Karpenter has bought for them."""
+    began = time.monotonic()
+    assert shared_karpenter.claims() == []
+    shared_karpenter.create("web", 10, **RATIO)
+    shared_karpenter.serves("10 from zero", "web", 10, began)
+    assert is_exact(shared_karpenter.rests("web"), 7, 3)
+    shared_karpenter.tell("10 from zero, at rest", "web", began)
+    yield shared_karpenter
+    allow_capacity(shared_karpenter.setup.cluster.api, *CAPACITY_TYPES)
+    shared_karpenter.clear("web")
+
+
+def test_mix_is_exact_at_rest_after_every_change_of_scale(karpenter: KarpenterSetup) -> None:
+    """10 → 40 → 5, from zero nodes. Consolidation, which follows each change, costs no serving replica."""
+    for replicas, spot, on_demand in ((40, 28, 12), (5, 3, 2)):
+        began = time.monotonic()
+        karpenter.setup.user.scale("web", replicas)
+        karpenter.serves(f"scaled to {replicas}", "web", replicas, began)
+        assert is_exact(karpenter.rests("web"), spot, on_demand)
+        assert karpenter.on("web", SPOT) == spot
+        assert karpenter.on("web", ON_DEMAND) == on_demand
+        assert karpenter.tell(f"scaled to {replicas}, at rest", "web", began) >= replicas
+
+
+def test_nothing_moves_at_rest(karpenter: KarpenterSetup) -> None:
+    """No pod is replaced, no node is bought or given back, and the rebalancer writes nothing."""
+    setup = karpenter.setup
+    before = (setup.moves(), setup.writes(), setup.uids("web"), karpenter.claims())
+    began = time.monotonic()
+    while time.monotonic() < began + SECONDS:
+        assert (setup.moves(), setup.writes(), setup.uids("web"), karpenter.claims()) == before
+        time.sleep(1.0)  # the pace of the watch, not a wait
+    assert karpenter.tell("at rest", "web", began) == 10
+
+
+def test_pods_fall_back_while_spot_cannot_be_bought_and_return(karpenter: KarpenterSetup) -> None:
+    """The NodePool forbids spot and the spot nodes are taken: all run on on-demand. Allowed again, seven return."""
+    api, began = karpenter.setup.cluster.api, time.monotonic()
+    allow_capacity(api, ON_DEMAND)
+    karpenter.interrupt(karpenter.claims(SPOT))
+    wait_for("all to run on on-demand", lambda: karpenter.on("web", ON_DEMAND) == 10, PATIENCE_SECONDS)
+    karpenter.serves("spot forbidden and taken", "web", 10, began)
+    wait_for("the spot nodes to go", lambda: not karpenter.claims(SPOT), PATIENCE_SECONDS)
+    began = time.monotonic()
+    allow_capacity(api, *CAPACITY_TYPES)
+    assert is_exact(karpenter.rests("web", 2 * PATIENCE_SECONDS), 7, 3)
+    karpenter.tell("spot allowed again, at rest", "web", began)
+
+
+def test_a_taken_spot_node_leaves_enough_serving(karpenter: KarpenterSetup) -> None:
+    """The one node that holds all spot pods is deleted, without a budget."""
+    taken_at_once(karpenter, 1)
+
+
+def test_six_taken_spot_nodes_leave_enough_serving(karpenter: KarpenterSetup) -> None:
+    """Each spot pod has a node of its own; six of them are deleted at once, without a budget."""
+    karpenter.clear("web")
+    alone = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [alone]}}
+    karpenter.create("web", 10, {"affinity": affinity}, **RATIO)
+    assert is_exact(karpenter.rests("web"), 7, 3)
+    taken_at_once(karpenter, 6)
+
+
+def taken_at_once(karpenter: KarpenterSetup, number: int) -> None:
+    karpenter.setup.history.forget()
+    taken, began = karpenter.claims(SPOT)[:number], time.monotonic()
+    assert len(taken) == number
+    karpenter.interrupt(taken)
+    karpenter.gone(taken)
+    assert karpenter.serves(f"{number} spot nodes taken", "web", 10, began) >= LEAST
+    assert is_exact(karpenter.rests("web"), 7, 3)
+    assert karpenter.tell(f"{number} spot nodes taken, at rest", "web", began) == 10
+
+
+def test_drift_costs_no_serving_replica(karpenter: KarpenterSetup) -> None:
+    """The NodePool's template changes, and Karpenter replaces every node."""
+    drifted, began = karpenter.claims(), time.monotonic()
+    let_drift(karpenter.setup.cluster.api, "yes")
+    karpenter.gone(drifted)
+    assert is_exact(karpenter.rests("web"), 7, 3)
+    assert karpenter.tell("drifted nodes replaced, at rest", "web", began) == 10
+
+
+def test_expiry_costs_no_serving_replica(karpenter: KarpenterSetup) -> None:
+    """Nodes expire. Karpenter then drains them without a replacement at hand."""
+    api, began = karpenter.setup.cluster.api, time.monotonic()
+    let_expire(api, EXPIRES_AFTER)
+    for what in ("drifted", "expired"):
+        karpenter.gone(karpenter.claims())
+        assert karpenter.tell(f"{what} nodes replaced", "web", began) == 10
+    let_expire(api, "Never")
+    assert is_exact(karpenter.rests("web"), 7, 3)
+    assert karpenter.tell("nodes that expired, at rest", "web", began) == 10
+
+
+def test_the_built_in_spread_buys_no_nodes(karpenter: KarpenterSetup) -> None:
+    """Compares what the nodes cost: Karpenter treats a soft spread as a hard one at first, and buys nodes for it."""
+    spread, began = karpenter.price, time.monotonic()
+    karpenter.clear("web")
+    karpenter.create("web", 10, spread="none", **RATIO)
+    assert is_exact(karpenter.rests("web"), 7, 3)
+    note(f"10 replicas: {spread:.3f}/h with our spread, {spread / karpenter.price:.2f} times the price without")
+    karpenter.tell("10 from zero without our spread", "web", began)
+    assert spread <= 1.15 * karpenter.price
+
+
+def test_both_classes_are_spread_over_zones_where_that_is_asked_for(karpenter: KarpenterSetup) -> None:
+    """Karpenter counts each class by itself, and every node that it buys is used.
+
+    Where the spread is soft, the scheduler may put two pods into one zone, and Karpenter gives the empty node back.
+    """
+    began = time.monotonic()
+    karpenter.clear("web")
+    karpenter.create("web", 10, spread="zone:hard", **RATIO)
+    assert is_exact(karpenter.rests("web"), 7, 3)
+    karpenter.tell("10 from zero, spread over zones", "web", began)
+    assert karpenter.zones("web", SPOT) == [2, 2, 3]
+    assert karpenter.zones("web", ON_DEMAND) == [1, 1, 1]
+    used = {pod["spec"]["nodeName"] for pod in karpenter.setup.user.pods("web")}
+    assert used == {node["metadata"]["name"] for node in karpenter.nodes}
