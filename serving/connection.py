@@ -58,6 +58,7 @@ class Connection(asyncio.Protocol):
         self._active_at = self._loop.time()
         self._begun_at: float | None = None  # the request that is not complete
         self._turn: asyncio.TimerHandle | None = None  # the end of our turn to send a large body
+        self._rest: asyncio.TimerHandle | None = None  # the end of a pause within our turn
         self._is_ready = self._is_full = self._is_paused = self._is_ending = False
         self._is_queued = self._is_proven = False
 
@@ -131,6 +132,8 @@ class Connection(asyncio.Protocol):
                 self._active_at = self._loop.time()
                 self._is_proven = self._is_proven or isinstance(event, Request)
         self._note_progress()
+        if self._turn is not None:
+            self._rest_after(len(data))
         self._go_on()
         if self._listener.held_bytes > self._limits.held_bytes:
             self._listener.relieve()
@@ -212,8 +215,9 @@ class Connection(asyncio.Protocol):
             held += len(each.body)
         self._listener.held_bytes += held - self.held_bytes
         self.held_bytes = held
-        if self._is_paused or self._is_queued or 2 * len(waiting) > self._limits.waiting:
-            self._pause(self._is_full or self._is_queued or bool(waiting))
+        is_held_up = self._is_queued or self._rest is not None
+        if self._is_paused or is_held_up or 2 * len(waiting) > self._limits.waiting:
+            self._pause(self._is_full or is_held_up or bool(waiting))
         if waiting and not (self._is_ready or self._is_full) and self._task is None and self._transport is not None:
             self._is_ready = True
             self._listener.answer_soon(self)
@@ -280,10 +284,21 @@ class Connection(asyncio.Protocol):
         else:
             self._turn = self._loop.call_later(self._limits.large_seconds, self._turn_over)
 
+    def _rest_after(self, size: int) -> None:
+        """Between two pieces of a large body others are served, as if it came over a slower line."""
+        if self._rest is None:
+            self._rest = self._loop.call_later(size / self._limits.large_bytes_per_second, self._read_on)
+
+    def _read_on(self) -> None:
+        self._rest = None
+        self._go_on()
+
     def _leave(self) -> None:
-        if self._turn is not None:
-            self._turn.cancel()
-        self._turn, self._is_queued = None, False
+        for timer in (self._turn, self._rest):
+            if timer is not None:
+                timer.cancel()
+        self._turn = self._rest = None
+        self._is_queued = False
         following = self._listener.turns.leave(self, self.source)
         if following is not None:
             following.take_turn()

@@ -37,6 +37,7 @@ class Limits:
     large_bytes: int = 128 * KIB  # of a body that is not complete; from there on bodies take turns
     large_at_once: int = 1
     large_seconds: float = 1.0  # for one turn, if others wait
+    large_bytes_per_second: int = 32 * MIB  # at which they are read: TLS at full speed would fill the event loop
     unread: int = 32  # connections whose answers are not taken
 
 

@@ -99,6 +99,25 @@ def test_large_bodies_are_read_one_after_the_other() -> None:
     served(scenario, limits=LARGE)
 
 
+def test_a_large_body_is_read_slowly() -> None:
+    """It rests after each piece, however fast it is sent, and others are answered meanwhile."""
+    size = 900 * KIB
+    head = f"POST /1 HTTP/1.1\r\ncontent-length: {size}\r\n\r\n".encode()
+
+    async def scenario(listener: Listener, port: int) -> None:
+        (large,) = await opened(port, 1)
+        began = asyncio.get_running_loop().time()
+        large[1].write(head + b"x" * size)
+        await until(lambda: listener.held_bytes > 0)
+        assert (await sent(port, LAST)).endswith(b"1")
+        assert 0 < listener.held_bytes < size
+        assert (await large[0].read()).endswith(b"1")
+        assert asyncio.get_running_loop().time() - began > 0.5  # the last piece is not waited for
+        close([large])
+
+    served(scenario, limits=replace(LARGE, large_bytes_per_second=900 * KIB))
+
+
 def test_a_large_body_that_does_not_come_loses_its_turn() -> None:
     """To the next one; where nobody waits it has all the time of a request."""
     head = b"POST /1 HTTP/1.1\r\ncontent-length: 4000\r\n\r\n"
