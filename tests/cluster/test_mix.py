@@ -6,7 +6,9 @@ import random
 
 import pytest
 
+from localcluster import LocalCluster
 from placement.names import OVERFLOW_PRIORITY
+from placement.slots import Mix
 from report.status import WorkloadStatus
 from tests.builders.api import raw_workload
 from tests.cluster.namespaceuser import WALKS, NamespaceUser, is_exact, wait_for
@@ -35,6 +37,31 @@ def test_slots_are_taken_once_and_from_below(user: NamespaceUser) -> None:
     assert held_slots(user.rest("web")) == list(range(50))
     user.scale("web", 20)
     assert held_slots(user.rest("web")) == list(range(20))
+
+
+def test_a_pod_that_is_pending_at_a_scale_down_leaves_a_hole_for_the_next_one(
+    user: NamespaceUser, cluster: LocalCluster
+) -> None:
+    """Of twelve, the one in slot 3 is replaced and not ready yet when one has to go: it is the one that goes.
+
+    Eleven are then 8 + 3 where 7 + 4 are wanted, until the rebalancer rewrites slots; here none runs. The twelfth
+    takes the hole, and the mix is the formula's.
+    """
+    user.create(raw_workload("Deployment", "web", 12))
+    third = next(each for each in user.rest("web").pods if each.pod.slot == 3)
+    cluster.pause("kwok")
+    try:
+        user.delete_pod(third.pod.name)
+        wait_for("the replacement", lambda: len(user.pods("web")) == 12)
+        user.scale("web", 11)
+        wait_for("eleven to be left", lambda: len(user.pods("web")) == 11)
+    finally:
+        cluster.resume("kwok")
+    status = user.rest("web")
+    assert (held_slots(status), str(status.actual)) == ([0, 1, 2, *range(4, 12)], str(Mix(8, 3)))
+    status = user.rest_without_holes("web")
+    assert held_slots(status) == list(range(12))
+    assert is_exact(status, 8, 4)
 
 
 def test_a_rollout_at_100_replicas_keeps_the_mix(user: NamespaceUser) -> None:
