@@ -6,8 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
-# Tests on a control plane mostly wait for it. Each file stays with one worker, and files start in their order.
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# Tests on a control plane mostly wait for it, so that three workers suit two cores. Each file stays with one worker, and
+# files start in their order.
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help venv demo test check lint types unit bench soak integration requirements image clean
 

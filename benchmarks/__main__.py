@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import bound, evictions, fit, hostile, polling, scale, silent, spread, walks
+from benchmarks import bound, evictions, fit, hostile, polling, scale, silent, spread, victims, walks
 from benchmarks.admission import compare as admission
 from benchmarks.creation import compare as creation
 
@@ -19,6 +19,7 @@ BENCHMARKS = {
     "polling": polling.main,
     "scale": scale.main,
     "spread": spread.main,
+    "victims": victims.main,
     "walks": walks.main,
 }
 

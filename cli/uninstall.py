@@ -1,9 +1,10 @@
 """`spotweave uninstall`: what must be done before the manifests are deleted, so that nothing of ours is left on pods.
 
-First nothing new begins: moves are paused, and the API server does not call the webhook any more. Then what is released
-is put back: such a pod belongs to its Deployment directly until its move is over, and Kubernetes neither scales nor
-rolls it. Last, pods lose our labels and annotations; in another order new pods would come with them. Pods run on as
-they are. Their node affinity cannot be changed, and goes when they are created anew.
+First nothing new begins: no pod gets the gate of gangs any more, moves are paused, and the API server does not call the
+webhook. Then what is released is put back: such a pod belongs to its Deployment directly until its move is over, and
+Kubernetes neither scales nor rolls it. Members of gangs that wait lose their gate; each of them starts by itself then.
+Last, pods lose our labels and annotations; in another order new pods would come with them. Pods run on as they are.
+Their node affinity cannot be changed, and goes when they are created anew.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from cli import access
 from kube.client import Client
 from kube.configmaps import change_pause
 from kube.errors import NotFound
+from kube.gates import GatedPod, gated_pods, remove_gate, ungate
 from kube.podwriter import END_SECONDS, PodWriter
 from kube.snapshot import read_snapshot
+from kube.twins import TwinWriter
 from placement import names
 from placement.model import Pod, Snapshot
 from placement.pause import Pause
@@ -49,25 +52,32 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0: nothing of ours is under way or on pods any more; 1: something is left that somebody has to look at."""
     with access.client_for(args) as client:
-        stopped = [word for word, stop in (("moves", pause), ("admission", stop_admission)) if stop(client)]
+        steps = (("gangs", remove_gate), ("moves", pause), ("admission", stop_admission))
+        stopped = [word for word, stop in steps if stop(client)]
         seen = read_snapshot(client)
-        if not stopped and not remnants(seen) and not put_back(seen):
+        if not stopped and not remnants(seen) and not put_back(seen) and not any(gated_pods(client)):
             print("Spotweave is not installed, and no pod carries anything of it.")
             return 0
         if stopped:
-            print(f"Stopped {' and '.join(stopped)}.")
+            print(f"Stopped {_listed(stopped)}.")
         count, left = undo(client)
+        freed, gated = ungate_all(client)
         snapshot = read_snapshot(client)
         _tell_waiting(snapshot)  # before what shows it is cleaned up
         cleaned, failed = clean(client, snapshot)
+        twins = TwinWriter(client).remove_all()
+    if freed or gated:
+        print(f"Took the gate off {_pods(freed)} that waited for a gang. They start one by one.")
+    if twins:
+        print(f"Deleted {twins} PriorityClass{'' if twins == 1 else 'es'} of members of gangs.")
     if count:
         print(f"Put back {_pods(count)} that {'was' if count == 1 else 'were'} released for a move.")
     _tell(f"{_pods(len(left))} could not be put back. Delete them once enough other replicas serve:", left)
     print(f"Removed labels and annotations of Spotweave from {_pods(cleaned)}{_affine(snapshot)}.")
-    if failed:
-        print(f"{_pods(len(failed))} could not be cleaned up: run `spotweave uninstall` again.")
+    if failed or gated:
+        print(f"{_pods(len(failed) + len(gated))} could not be cleaned up: run `spotweave uninstall` again.")
     _tell_rest(snapshot)
-    return 1 if left or failed else 0
+    return 1 if left or failed or gated else 0
 
 
 def pause(client: Client) -> bool:
@@ -113,6 +123,18 @@ def undo(client: Client) -> tuple[int, list[Pod]]:
             log.info("%s: put back: %s", pod.key, outcome)
             done.update([pod.uid] if outcome.is_settled else [])
     return len(done), [each.pod for each in found]
+
+
+def ungate_all(client: Client) -> tuple[int, list[GatedPod]]:
+    """Takes our gate off all pods, until none has it; from how many, and which still have it."""
+    done = 0
+    for _ in range(ROUNDS):
+        found = list(gated_pods(client))
+        if not found:
+            return done, []
+        with ThreadPoolExecutor(WRITERS) as pool:
+            done += sum(pool.map(lambda each: ungate(client, each), found))
+    return done, list(gated_pods(client))
 
 
 def clean(client: Client, snapshot: Snapshot) -> tuple[int, list[Pod]]:
@@ -161,6 +183,10 @@ def _tell(sentence: str, pods: Sequence[Pod]) -> None:
 def _list(pods: Iterable[Pod]) -> None:
     for pod in pods:
         print(f"  kubectl delete pod -n {pod.namespace} {pod.name}")
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _pods(count: int) -> str:

@@ -210,9 +210,11 @@ class Viewer:
     def _saved(self) -> Savings:
         """Of all workloads; most changes change nothing here."""
         each_saves = {uid: each.savings for uid, each in self._seen.items()}
-        if each_saves != self._savings[0]:
-            self._savings = (each_saves, total(each_saves.values()))
-        return self._savings[1]
+        known, saved = self._savings
+        if each_saves != known:
+            saved = total(each_saves.values())
+        self._savings = (each_saves, saved)  # also if they are equal: the old ones would be kept beside the new
+        return saved
 
     def _survey(self, ground: Ground) -> None:
         """The rates of all nodes. If the rate of a known node changes, or pools have new observations,

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from demo.gangs import OVERLAY, OVERLAY_WITH_GANGS, check_gangs, remove_gangs, rendered, wants_gangs
 from kube.client import Client, connect
 from kube.configmaps import parse_configuration_text
 from kube.configuration import read_text
@@ -39,7 +40,6 @@ from placement import names
 
 log = logging.getLogger(__name__)
 
-OVERLAY = Path(__file__).parent.parent / "manifests" / "overlays" / "local"
 LOOPBACK = IPv4Network("127.0.0.0/8")
 TOKEN_SECONDS = 365 * 24 * 3600
 READY_SECONDS = 60.0
@@ -158,11 +158,15 @@ def running(
 
 def install(kubeconfig: Path, admin: Client, configuration: str | None) -> str:
     """Applies the overlay; returns the address that the API server will call."""
-    rendered = kubectl.call("kustomize", str(OVERLAY))
-    objects = [each for each in yaml.safe_load_all(rendered) if each]
+    with_gangs = wants_gangs(configuration)
+    objects = rendered(OVERLAY_WITH_GANGS if with_gangs else OVERLAY)
     service = _named(objects, "Service", names.WEBHOOK_SERVICE)["spec"]
     port = service["ports"][0]["port"]
     first = _first_address(admin)
+    if with_gangs:
+        check_gangs(admin)
+    else:
+        remove_gangs(kubeconfig, admin)
     _remove_foreign_service(admin, port)
     service["clusterIP"] = str(_service_address(admin, first, port))
     _configured(objects, configuration)

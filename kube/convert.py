@@ -26,6 +26,8 @@ from kube.wire import (
     BudgetSpec,
     BudgetStatus,
     Condition,
+    JobObject,
+    JobSpec,
     Meta,
     NodeObject,
     NodeSelector,
@@ -33,6 +35,7 @@ from kube.wire import (
     NodeStatus,
     OwnerReference,
     PodAnnotations,
+    PodAnnotationsInFull,
     PodInFullObject,
     PodObject,
     PodSpec,
@@ -44,6 +47,7 @@ from kube.wire import (
     RawPodStatus,
     RawWorkloadStatus,
     RollingUpdate,
+    SchedulingGate,
     SignObject,
     Strategy,
     TemplateObject,
@@ -57,6 +61,7 @@ from placement.model import (
     NO_NEEDS,
     NOTHING,
     Budget,
+    Job,
     Kind,
     Namespace,
     Needs,
@@ -147,6 +152,7 @@ class Family(NamedTuple):
 
 
 _families: RecentlyUsed[Hashable, Family] = RecentlyUsed(FAMILIES)
+LONGEST_SHARED = 1024  # what we write to pods, and what people write for gangs, is shorter
 _annotations: RecentlyUsed[tuple[str | None, ...], Mapping[str, str]] = RecentlyUsed()
 
 
@@ -155,7 +161,9 @@ def pod(wire: PodObject) -> Pod:
     spec = wire.spec or _NO_POD_SPEC
     owner, terms, grace = wire.metadata.owner_references, _required(spec), spec.termination_grace_period_seconds
     key = (b"\0".join((owner, terms)), grace)
-    return _pod(wire, _families.get(key) or _families.recall(key, lambda: _family(owner, terms, _graceful(grace))))
+    decision, annotations = _read(wire.metadata.annotations)
+    family = _families.get(key) or _families.recall(key, lambda: _family(owner, terms, _graceful(grace)))
+    return _pod(wire, decision, annotations, family)
 
 
 def _graceful(grace_seconds: int | None) -> Needs:
@@ -170,20 +178,28 @@ def pod_in_full(wire: PodInFullObject) -> Pod:
     add_parts(parts, spec)
     marks = marks_of(spec, wire.metadata.name or "")
     key = (b"\0".join(parts), marks)
-    return _pod(wire, _families.get(key) or _families.recall(key, lambda: _family(owner, terms, needs_of(spec, marks))))
+    decision, annotations, plan = _read_in_full(wire.metadata.annotations)
+    family = _families.get(key) or _families.recall(key, lambda: _family(owner, terms, needs_of(spec, marks)))
+    return _pod(wire, decision, annotations, family, _gates(spec.scheduling_gates), plan)
 
 
 def _family(owner: Raw, terms: Raw, needs: Needs) -> Family:
     return Family(shared_owner(owner), shared_terms(terms), needs)
 
 
-def _pod(wire: PodObject, family: Family) -> Pod:
+def _pod(
+    wire: PodObject,
+    decision: str,
+    annotations: Mapping[str, str],
+    family: Family,
+    gates: tuple[str, ...] = (),
+    gang_plan: str = "",
+) -> Pod:
     meta, spec, status = wire.metadata, wire.spec or _NO_POD_SPEC, wire.status or _NO_POD_STATUS
     ready, unschedulable, changed, waits, evicted = _conditions_of(status.conditions)
     if unschedulable and status.nominated_node_name:  # the scheduler makes room for it, by preemption
         unschedulable, waits = "", f"room on {status.nominated_node_name}: {unschedulable}"
-    decision, annotations = _read(meta.annotations)
-    return _Pod(  # by position, in the order of the model: eighteen names cost as much again as all the rest
+    return _Pod(  # by position, in the order of the model: twenty names cost as much again as all the rest
         intern(meta.namespace or ""),
         meta.name or "",
         meta.uid or "",
@@ -202,6 +218,9 @@ def _pod(wire: PodObject, family: Family) -> Pod:
         decision,
         waits,
         evicted,
+        gates,
+        intern(status.nominated_node_name) if status.nominated_node_name else "",
+        gang_plan,
     )
 
 
@@ -277,8 +296,16 @@ def _replica_set(wire: WorkloadObject, selector: Mapping[str, object], template:
     )
 
 
+def job(wire: JobObject) -> Job:
+    """No more pods run at once than are to succeed at all. The API's own default for both is 1."""
+    meta, spec = wire.metadata, wire.spec or JobSpec()
+    at_once = 1 if spec.parallelism is None else spec.parallelism
+    most = at_once if spec.completions is None else min(at_once, spec.completions)
+    return Job(intern(meta.namespace or ""), meta.name or "", meta.uid or "", most, bool(spec.suspend))
+
+
 def priority_class(wire: PriorityClassObject) -> PriorityClass:
-    return PriorityClass(wire.metadata.name or "", wire.value or 0)
+    return PriorityClass(wire.metadata.name or "", wire.value or 0, wire.preemption_policy == "Never")
 
 
 def budget(wire: BudgetObject) -> Budget:
@@ -338,9 +365,11 @@ _NO_POD_SPEC_IN_FULL = PodSpecInFull()
 _NO_POD_STATUS = RawPodStatus()
 _NO_WORKLOAD_SPEC = WorkloadSpec()
 _NO_WORKLOAD_STATUS = RawWorkloadStatus()
+_OUR_GATE = (intern(names.GANG_GATE),)
 _NO_SELECTOR: Mapping[str, object] = {}
 _NO_TEMPLATE = Template()
 _READ = [field.encode_name for field in msgspec.structs.fields(PodAnnotations)][1:]  # without the decision
+_READ_IN_FULL = [field.encode_name for field in msgspec.structs.fields(PodAnnotationsInFull)][1:-1]  # nor the plan
 
 
 def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None, str, bool]:
@@ -376,15 +405,37 @@ def _read(written: PodAnnotations | None) -> tuple[str, Mapping[str, str]]:
     if written is None:
         return "", NOTHING
     values = msgspec.structs.astuple(written)
-    others = values[1:]
-    found = _annotations.get(others)
-    if found is None:
-        found = _annotations.recall(others, lambda: _named(others))
-    return values[0] or "", found
+    return values[0] or "", _shared(values[1:], _READ)
 
 
-def _named(values: tuple[str | None, ...]) -> Mapping[str, str]:
-    return {name: value for name, value in zip(_READ, values, strict=True) if value is not None} or NOTHING
+def _read_in_full(written: PodAnnotationsInFull | None) -> tuple[str, Mapping[str, str], str]:
+    """The same with those of gangs, and the plan of its gang, which differs for every pod, too."""
+    if written is None:
+        return "", NOTHING, ""
+    values = msgspec.structs.astuple(written)
+    return values[0] or "", _shared(values[1:-1], _READ_IN_FULL), values[-1] or ""
+
+
+def _shared(values: tuple[str | None, ...], keys: list[str]) -> Mapping[str, str]:
+    """What is too long to be ours is not remembered: one pod that is changed over and over would fill the memory."""
+    found = _annotations.get(values)
+    if found is not None:
+        return found
+    if any(value is not None and len(value) > LONGEST_SHARED for value in values):
+        return _named(values, keys)
+    return _annotations.recall(values, lambda: _named(values, keys))
+
+
+def _named(values: tuple[str | None, ...], keys: list[str]) -> Mapping[str, str]:
+    return {name: value for name, value in zip(keys, values, strict=True) if value is not None} or NOTHING
+
+
+def _gates(wire: list[SchedulingGate] | None) -> tuple[str, ...]:
+    """Most pods have none, and most others have ours alone."""
+    if not wire:
+        return ()
+    gates = tuple([intern(each.name or "") for each in wire])
+    return _OUR_GATE if gates == _OUR_GATE else gates
 
 
 def _ours(annotations: dict[str, str] | None) -> Mapping[str, str]:
@@ -440,6 +491,7 @@ def _template(wire: TemplateObject | None) -> Template:
         has_deletion_cost=names.DELETION_COST in (meta.annotations or NOTHING),
         carries_decision=names.DECISION in (meta.annotations or NOTHING),
         is_placed_by_others=bool(spec.node_name) or (spec.scheduler_name or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER,
+        is_gang=bool((meta.annotations or NOTHING).get(names.POD_GROUP, "").strip()),
     )
 
 

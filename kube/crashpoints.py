@@ -26,6 +26,10 @@ class Call(StrEnum):
     EVICT = "evict"
     DELETE = "delete"
     FAIL = "fail"
+    RESERVE = "reserve"
+    UNRESERVE = "unreserve"
+    START = "start"
+    UNGATE = "ungate"
     OUTAGE = "outage"
     LEASE = "lease"
 

@@ -21,7 +21,7 @@ from cachetools import TTLCache
 from kube.errors import AlreadyExists, ApiError, Garbled, NotFound
 from kube.paths import collection_in, path_of
 from placement import names
-from placement.model import Workload
+from placement.model import Subject, Workload
 
 log = logging.getLogger(__name__)
 
@@ -49,13 +49,15 @@ class Note:
     count: int = 1
     is_warning: bool = True
     is_once: bool = False  # it has no count: an Event that is there already says it all
+    api_version: str = "apps/v1"
 
     @classmethod
     def about(
-        cls, workload: Workload, reason: str, text: str, *, is_warning: bool = True, is_once: bool = False
+        cls, about: Workload | Subject, reason: str, text: str, *, is_warning: bool = True, is_once: bool = False
     ) -> Note:
-        kind, namespace, name, uid = str(workload.kind), workload.namespace, workload.name, workload.uid
-        return cls(kind, namespace, name, uid, reason, _cut(text), is_warning=is_warning, is_once=is_once)
+        on = about if isinstance(about, Subject) else about.subject
+        said = (on.kind, on.namespace, on.name, on.uid, reason, _cut(text))
+        return cls(*said, is_warning=is_warning, is_once=is_once, api_version=on.api_version)
 
     @property
     def event_name(self) -> str:
@@ -177,10 +179,10 @@ class EventWriter:
         self._thread.join(timeout_seconds)
 
     def tell(
-        self, workload: Workload, reason: str, text: str, *, is_warning: bool = True, is_once: bool = False
+        self, about: Workload | Subject, reason: str, text: str, *, is_warning: bool = True, is_once: bool = False
     ) -> None:
         with self._lock:
-            note = self._tally.count(Note.about(workload, reason, text, is_warning=is_warning, is_once=is_once))
+            note = self._tally.count(Note.about(about, reason, text, is_warning=is_warning, is_once=is_once))
             if note is not None and not self._enqueue(note):
                 self._tally.put_back(note)
 
@@ -245,7 +247,7 @@ def raw_event(note: Note, source: Reporter, now: datetime) -> dict[str, Any]:
         "type": "Warning" if note.is_warning else "Normal",
         "note": note.text,
         "regarding": {
-            "apiVersion": "apps/v1",
+            "apiVersion": note.api_version,
             "kind": note.kind,
             "namespace": note.namespace,
             "name": note.name,

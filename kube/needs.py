@@ -45,12 +45,13 @@ _Names = tuple[str, ...]
 _Stored = tuple[
     _Names, _Names, Lack | None, bool
 ]  # claims, disks, what is not modelled, whether the node's disk is used
-Marks = tuple[int | None, str | None, int | None, bool | None, _Stored, tuple[str | None, ...] | None]
+Marks = tuple[int | None, str | None, int | None, bool | None, _Stored, tuple[str | None, ...] | None, bool]
 _Key = tuple[bytes, Marks]
 
 _HARD = b"DoNotSchedule"
 _HOST_PORT = b"hostPort"
 _SIDECAR = "Always"
+_NEVER = "Never"
 
 # The drivers that attach what pods and volumes of older clouds name.
 _DRIVERS = {
@@ -151,6 +152,7 @@ def marks_of(spec: PodSpecInFull, name: str) -> Marks:
         spec.host_network,
         _storage(spec, name),
         tuple([each.restart_policy for each in spec.init_containers]) if spec.init_containers else None,
+        spec.preemption_policy == _NEVER,
     )
 
 
@@ -223,6 +225,7 @@ def _needs(spec: PodSpecInFull, marks: Marks) -> Needs:
         priority=spec.priority or 0,
         grace_seconds=30 if grace is None else grace,
         priority_class=intern(spec.priority_class_name or ""),
+        never_preempts=marks[6],
     )
 
 

@@ -66,10 +66,9 @@ class Notes:
             log.info("outage of %s is over (version %d)", outage.of, written.version)
 
     def _wait_until_read(self, version: int) -> None:
-        deadline = self._timer() + READ_SECONDS
-        while self._timer() < deadline:
+        deadline, behind = self._timer() + READ_SECONDS, ["any webhook"]  # who stands still for a second asks nobody
+        while (left := deadline - self._timer()) > 0.0:
             try:
-                left = deadline - self._timer()
                 behind = [name for name, read in self._readers(left).items() if read < version]
             except ApiError as error:
                 log.warning("cannot find out which webhooks have read version %d: %s", version, error)

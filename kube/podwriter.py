@@ -32,7 +32,7 @@ from kube.paths import path_of
 from kube.resources import NODES, PODS
 from placement import names
 from placement.handover import Patch, patches
-from placement.model import NOTHING, Key, Owner, Pod
+from placement.model import FINISHED, NOTHING, Key, NodeRequirement, NodeTerm, Owner, Pod
 from placement.outcome import Outcome
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,6 @@ CALL_SECONDS = 4.0
 # hangs up sooner may leave the budget used up, for two minutes, by a pod that stays.
 END_SECONDS = 12.0
 TWO_BUDGETS = "more than one PodDisruptionBudget"  # the API has no reason or cause for this, only the sentence
-FINISHED = ("Failed", "Succeeded")
 GONE_SECONDS = 1.0  # how long a Node counts as gone without another look; a returning one takes longer to be ready
 
 
@@ -152,6 +151,44 @@ class PodWriter:
             lambda: self._client.post(f"{_path(key)}/eviction", eviction, timeout_seconds=seconds),
         )
 
+    # --- members of gangs --------------------------------------------------------------------------------------------
+
+    def reserve(self, key: Key, uid: str, node: str, annotations: Mapping[str, str | None]) -> Outcome:
+        """The scheduler keeps room for it there, against pods of the same or lower priority. Both in one write."""
+        return self._nominate(Call.RESERVE, key, uid, node, annotations)
+
+    def unreserve(self, key: Key, uid: str, annotations: Mapping[str, str | None]) -> Outcome:
+        return self._nominate(Call.UNRESERVE, key, uid, None, annotations)
+
+    def _nominate(
+        self, call: Call, key: Key, uid: str, node: str | None, annotations: Mapping[str, str | None]
+    ) -> Outcome:
+        patch = {"metadata": {"uid": uid, "annotations": annotations}, "status": {"nominatedNodeName": node}}
+        path = f"{_path(key)}/status"
+        return self._write(call, key, uid, lambda: self._client.patch(path, patch, timeout_seconds=self._call_seconds))
+
+    def start_member(self, pod: Pod, nodes: Sequence[str]) -> Outcome:
+        """Takes our gate off and narrows its node affinity to these nodes (none: it stays as it is), all in one.
+
+        The API server refuses it where somebody has narrowed the affinity in another way meanwhile.
+        """
+        spec: dict[str, Any] = {**_UNGATED, **_on_nodes(pod, nodes)}
+        return self._respecify(Call.START, pod, spec)
+
+    def ungate(self, pod: Pod) -> Outcome:
+        return self._respecify(Call.UNGATE, pod, _UNGATED)
+
+    def _respecify(self, call: Call, pod: Pod, spec: Mapping[str, Any]) -> Outcome:
+        """A strategic patch: it takes one gate by its name and leaves others."""
+        patch = {"metadata": {"uid": pod.uid}, "spec": spec}
+        path = _path(pod.key)
+        return self._write(
+            call,
+            pod.key,
+            pod.uid,
+            lambda: self._client.patch(path, patch, content_type=STRATEGIC_PATCH, timeout_seconds=self._call_seconds),
+        )
+
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
         """Deletes it, whatever its budget says; without `grace_seconds` it gets what it asked for itself."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
@@ -246,6 +283,31 @@ class PodWriter:
         except ApiError as error:
             return _told(call, key, error)
         return Outcome.GONE if raw["metadata"]["uid"] != uid else _told(call, key, refusal)
+
+
+_UNGATED: Mapping[str, Any] = {"schedulingGates": [{"$patch": "delete", "name": names.GANG_GATE}]}
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _on_nodes(pod: Pod, nodes: Sequence[str]) -> Mapping[str, Any]:
+    """Terms are ORed, expressions in a term ANDed: every term gets one more. The list is replaced as a whole."""
+    if not nodes:
+        return NOTHING
+    only = {"key": names.HOSTNAME, "operator": "In", "values": list(nodes)}
+    terms = [_raw_term(term, only) for term in pod.required_terms or ((),)]
+    return {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}}
+
+
+def _raw_term(term: NodeTerm, added: dict[str, Any]) -> dict[str, Any]:
+    """As it was written: the API server compares the expressions with those that were there, in their order."""
+    fields = [_raw_requirement(each) for each in term if each.key == names.NODE_NAME]
+    labels = [_raw_requirement(each) for each in term if each.key != names.NODE_NAME]
+    return {**({"matchFields": fields} if fields else {}), "matchExpressions": [*labels, added]}
+
+
+def _raw_requirement(each: NodeRequirement) -> dict[str, Any]:
+    values = {"values": list(each.values)} if each.values else {}
+    return {"key": each.key, "operator": each.operator, **values}
 
 
 def _is_waiting(raw: Any) -> bool:

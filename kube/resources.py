@@ -13,16 +13,18 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kube import convert, volumes, wire
+from kube import convert, scopes, volumes, wire
 from kube.client import Client
 from kube.decode import Decoder, Page
 from kube.errors import AnswerTooLarge, Garbled
 from kube.paths import collection_in
 from placement import names
+from placement.gang.twins import ScopedQuota
 from placement.model import (
     AttachLimits,
     Budget,
     Claim,
+    Job,
     Key,
     Namespace,
     Node,
@@ -70,6 +72,7 @@ class Resource(Generic[T]):
     followed_by: Collection[Follower] = frozenset()
     is_awaited: bool = True  # else it makes its followers quick, and they work without it
     is_ours: bool = False  # an object of Spotweave itself, no fact about the cluster
+    is_for_gangs: bool = False  # nobody reads it, and may read it, while gangs are switched off
 
     @property
     def group(self) -> str:
@@ -123,6 +126,16 @@ BUDGETS: Resource[Budget] = Resource(
 QUOTAS: Resource[Quota] = Resource(
     "resourcequotas", "/api/v1/resourcequotas", Decoder(wire.QuotaObject, convert.quota), followed_by=PLANNING
 )
+# Whether they count pods by PriorityClass. Admission reads them while gangs are switched on.
+SCOPED_QUOTAS: Resource[ScopedQuota] = Resource(
+    "resourcequotas",
+    "/api/v1/resourcequotas",
+    Decoder(scopes.ScopedQuotaObject, scopes.scoped_quota),
+    keeps=lambda each: each.by_priority,
+    followed_by={WEBHOOK},
+    is_awaited=False,
+    is_for_gangs=True,
+)
 # Where volumes can be used, and how many a node attaches. Of 1,000 claims little more than their names is kept.
 CLAIMS: Resource[Claim] = Resource(
     "persistentvolumeclaims",
@@ -141,6 +154,15 @@ ATTACH_LIMITS: Resource[AttachLimits] = Resource(
     "/apis/storage.k8s.io/v1/csinodes",
     Decoder(volumes.CsiNodeObject, volumes.attach_limits),
     followed_by=PLANNING,
+)
+# How many pods a Job runs at once: so many start together where it is a gang. Read only while gangs are switched on.
+JOBS: Resource[Job] = Resource(
+    "jobs",
+    "/apis/batch/v1/jobs",
+    Decoder(wire.JobObject, convert.job),
+    followed_by={REBALANCER},
+    is_awaited=False,
+    is_for_gangs=True,
 )
 PRIORITY_CLASSES: Resource[PriorityClass] = Resource(
     "priorityclasses",
@@ -303,9 +325,11 @@ RESOURCES: Rows = (
     PODS_IN_FULL,
     BUDGETS,
     QUOTAS,
+    SCOPED_QUOTAS,
     CLAIMS,
     VOLUMES,
     ATTACH_LIMITS,
+    JOBS,
     PRIORITY_CLASSES,
     DELETED_NODES,
     PLANNED_REMOVALS,
@@ -322,9 +346,9 @@ RESOURCES: Rows = (
 )
 
 
-def rows_of(follower: Follower, rows: Iterable[Resource[Any]] = RESOURCES) -> Rows:
+def rows_of(follower: Follower, rows: Iterable[Resource[Any]] = RESOURCES, *, with_gangs: bool = False) -> Rows:
     """What it follows."""
-    return tuple(row for row in rows if follower in row.followed_by)
+    return tuple(row for row in rows if follower in row.followed_by and (with_gangs or not row.is_for_gangs))
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

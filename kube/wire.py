@@ -111,6 +111,24 @@ class PodAnnotations(Wire):
     do_not_disrupt: str | None = msgspec.field(default=None, name=names.DO_NOT_DISRUPT)
 
 
+class PodAnnotationsInFull(PodAnnotations):
+    """The same, and those of gangs."""
+
+    pod_group: str | None = msgspec.field(default=None, name=names.POD_GROUP)
+    min_member: str | None = msgspec.field(default=None, name=names.POD_GROUP_MIN_MEMBER)
+    size: str | None = msgspec.field(default=None, name=names.POD_GROUP_SIZE)
+    wait_timeout: str | None = msgspec.field(default=None, name=names.POD_GROUP_WAIT_TIMEOUT)
+    classes: str | None = msgspec.field(default=None, name=names.POD_GROUP_CLASS)
+    expected_runtime: str | None = msgspec.field(default=None, name=names.EXPECTED_RUNTIME)
+    time_limit: str | None = msgspec.field(default=None, name=names.TIME_LIMIT)
+    on_partial_failure: str | None = msgspec.field(default=None, name=names.ON_PARTIAL_FAILURE)
+    exclusive_node: str | None = msgspec.field(default=None, name=names.EXCLUSIVE_NODE)
+    preemptible: str | None = msgspec.field(default=None, name=names.PREEMPTIBLE)
+    priority: str | None = msgspec.field(default=None, name=names.PRIORITY)
+    preempted_by: str | None = msgspec.field(default=None, name=names.PREEMPTED_BY)
+    gang_plan: str | None = msgspec.field(default=None, name=names.GANG_PLAN)
+
+
 class PodMeta(Meta):
     annotations: PodAnnotations | None = None  # type: ignore[assignment]
 
@@ -173,8 +191,14 @@ class PodVolume(Disks):
     ephemeral: Present | None = None
 
 
+class SchedulingGate(Wire):
+    name: str | None = None
+
+
 class PodSpecInFull(PodSpec):
     affinity: AffinityInFull | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+    preemption_policy: str | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     volumes: list[PodVolume] | None = None
@@ -198,7 +222,12 @@ class Asking(Wire):
     overhead: Raw = Raw()
 
 
+class PodMetaInFull(PodMeta):
+    annotations: PodAnnotationsInFull | None = None
+
+
 class PodInFullObject(PodObject):
+    metadata: PodMetaInFull = msgspec.field(default_factory=PodMetaInFull)
     spec: PodSpecInFull | None = None
 
 
@@ -306,6 +335,16 @@ class Ordinals(Wire):
     start: int | None = None
 
 
+class JobSpec(Wire):
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool | None = None
+
+
+class JobObject(AnyObject):
+    spec: JobSpec | None = None
+
+
 class WorkloadSpec(Wire):
     """Of Deployments, StatefulSets and ReplicaSets alike."""
 
@@ -337,6 +376,7 @@ class WorkloadObject(AnyObject):
 
 class PriorityClassObject(AnyObject):
     value: int | None = None
+    preemption_policy: str | None = None
 
 
 class BudgetSpec(Wire):

@@ -13,6 +13,7 @@ moves: {perWorkload: 25%, perNode: 10, perNamespace: 50, atOnce: 100, perMinute:
         timeout: 5m, afterRollout: 2m}
 prices: {table: /etc/spotweave/prices.csv, ratio: 0.31}      # for savings: a file of the program's, and a share
 metrics: {workloads: 2000}           # so many workloads get series of their own
+gangs: {enabled: false, minimumRunTime: 5m, evictionsPerHour: {perNamespace: 20, inAll: 100}, guardSolo: false}
 localStorage: move                   # or keep: pods with an emptyDir on disk or a hostPath stay where they are
 """
 
@@ -27,6 +28,7 @@ from typing import Any
 
 from placement import names
 from placement.classes import PRESETS, Classes, ClassLabel, SpotTaint
+from placement.gang.settings import EVICTIONS_ROWS, GANGS_ROWS, Gangs, Rows
 from placement.model import Class, Node, NodeRequirement, NodeTerm
 from placement.policy import SETTINGS, Amount, Limit, mistakes_in, parse_amount, parse_count, parse_share
 from placement.window import parse_duration
@@ -120,6 +122,7 @@ class Configuration:
     moves: Moves = field(default_factory=Moves)
     prices: PriceSources = PriceSources()
     metrics: MetricLimits = MetricLimits()
+    gangs: Gangs = field(default_factory=Gangs)
     keeps_local_storage: bool = False  # pods with an emptyDir on disk or a hostPath are not moved
     termination_notice: timedelta | None = None  # None: what the presets say
 
@@ -169,6 +172,7 @@ class _Reader:
             "moves": self._moves,
             "prices": self._prices,
             "metrics": self._metrics,
+            "gangs": self._gangs,
             "localStorage": self._keeps_local_storage,
             "terminationNotice": self._termination_notice,
         }
@@ -293,15 +297,24 @@ class _Reader:
         return PriorityRoles(**{fields[role]: str(name or "") for role, name in entry.items()})
 
     def _moves(self, raw: object) -> Moves:
-        entry = self._mapping("moves", raw, tuple(_MOVES))
+        return replace(Moves(), **self._rows("moves", raw, _MOVES))
+
+    def _rows(self, where: str, raw: object, rows: Rows) -> dict[str, Any]:
+        """The fields of a section whose values are all texts or numbers."""
         read: dict[str, Any] = {}
-        for key, value in entry.items():
-            name, parse, expected = _MOVES[key]
+        for key, value in self._mapping(where, raw, tuple(rows)).items():
+            name, parse, expected = rows[key]
             try:
                 read[name] = parse(_text(value))
             except ValueError:
-                self._wrong(f"moves.{key}", value, expected)
-        return replace(Moves(), **read)
+                self._wrong(f"{where}.{key}", value, expected)
+        return read
+
+    def _gangs(self, raw: object) -> Gangs:
+        hourly = "evictionsPerHour"
+        entry = self._mapping("gangs", raw, (*GANGS_ROWS, hourly))
+        evictions = self._rows(f"gangs.{hourly}", entry.pop(hourly, None), EVICTIONS_ROWS)
+        return replace(Gangs(), **self._rows("gangs", entry, GANGS_ROWS), **evictions)
 
     def _prices(self, raw: object) -> PriceSources:
         entry = self._mapping("prices", raw, ("table", "ratio"))
@@ -343,7 +356,7 @@ class _Reader:
         return self._strings("leavingTaints", raw, "taint keys", _LABEL_KEY)
 
 
-_MOVES: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
+_MOVES: Rows = {
     "perWorkload": ("per_workload", parse_amount, "a whole number such as 2, or a percentage of the replicas"),
     "perNode": ("per_node", parse_count, "a whole number"),
     "perNamespace": ("per_namespace", parse_count, "a whole number"),

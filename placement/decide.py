@@ -37,6 +37,10 @@ class Reason(StrEnum):
     PRESET_NODE = "preset-node"  # spec.nodeName is set
     FOREIGN_SCHEDULER = "foreign-scheduler"
     MIRROR = "mirror"
+    GANG = "gang"  # a member of a gang: it takes no slot
+    TWIN = "twin"  # the same, and it gets the PriorityClass that preempts nobody
+    NO_TWIN = "no-twin"  # the same, and it keeps its PriorityClass
+    NOT_A_MEMBER = "not-a-member"  # it carries the label of members, and not their gate
     REFUSED = "refused"  # another policy or quota refuses pods of its kind that carry our patch
     NOT_READY = "not-ready"  # our caches are not synced
     TOO_LARGE = "too-large"  # with our patch it might be more than the API server stores

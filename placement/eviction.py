@@ -142,7 +142,7 @@ def is_forgotten(pod: Pod, policy: Policy, now: float) -> bool:
 
 def company(pods: Iterable[Pod], pod: Pod, gone: Container[str], min_ready_seconds: int, now: float) -> Company:
     """Of all pods of its workload. `gone` are the UIDs of those whose eviction was let through."""
-    others = [each for each in pods if each.uid != pod.uid and each.uid not in gone and _serves(each)]
+    others = [each for each in pods if each.uid != pod.uid and each.uid not in gone and each.serves]
     if min_ready_seconds:
         others = [each for each in others if not is_new(each, min_ready_seconds, now)]
     going = sum(each.is_released for each in others)
@@ -199,7 +199,7 @@ def _not_held(case: EvictionCase) -> LetGo | None:
         return LetGo.PAUSED
     if not case.is_led:
         return LetGo.UNLED
-    if not _serves(pod):
+    if not pod.serves:
         return LetGo.NOT_SERVING
     return LetGo.NOT_OURS if pod.decision_id is None else None
 
@@ -220,10 +220,6 @@ def _unless_enough_serve(case: EvictionCase, since: float) -> LetGo | None:
 def least(case: EvictionCase) -> int:
     """So many others must serve. When all serve, one may always go: waiting would not help."""
     return min(case.availability.needed, case.workload.replicas - 1)
-
-
-def _serves(pod: Pod) -> bool:
-    return pod.ready and pod.is_on_node and not pod.terminating
 
 
 def _last_moment(case: EvictionCase) -> float:

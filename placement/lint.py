@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from placement import names
+from placement.gang.terms import LONGEST_NAME, terms_of
+from placement.gang.terms import ROWS as GANG_ROWS
+from placement.gang.terms import Row as GangRow
 from placement.model import Kind, Namespace, Workload, nothing
 from placement.policy import LONGEST_VALUE, NOT_POLICY, SETTINGS, Level, Mistake, Policy, Setting, mistakes_in
 from placement.policy import unavailable as taken_by_rollout
@@ -21,7 +24,10 @@ IGNORED = "is ignored"
 PLACEMENTS = (names.ENABLED, names.DISABLED)
 PLACEMENT_EXPECTED = " or ".join(PLACEMENTS)
 SETTING_NAMES = frozenset(setting.annotation for setting in SETTINGS)
-TEMPLATE_PREFIX = names.PREFIX + "pod-group"  # what belongs on a pod template (design §6)
+GANG_ANNOTATIONS = (names.POD_GROUP, *GANG_ROWS)  # what belongs on a pod template (design §6)
+INVALID = "is invalid"  # of a gang's: with some of these mistakes it does not start
+NAME_EXPECTED = "a name"
+GROUP_EXPECTED = f"{names.POD_GROUP} beside it; it has no effect alone"
 TEMPLATE_EXPECTED = "it on the workload itself; it has no effect on a pod template"
 LABEL_EXPECTED = "an annotation of that name; it has no effect as a label"
 KNOWN_EXPECTED = f"{names.PREFIX} followed by one of {', '.join(setting.name for setting in SETTINGS)}"
@@ -78,8 +84,19 @@ def findings_in(written: LintedObject) -> Iterator[Finding]:
     for label in sorted(written.labels.keys() & SETTING_NAMES):
         yield Finding("labels", label, written.labels[label], LABEL_EXPECTED)
     for annotation, text in sorted(written.template_annotations.items()):
-        if annotation.startswith(names.PREFIX) and not annotation.startswith(TEMPLATE_PREFIX):
+        if annotation.startswith(names.PREFIX) and annotation not in GANG_ANNOTATIONS:
             yield Finding("template annotations", annotation, text, TEMPLATE_EXPECTED)
+    yield from _gang_findings(written.template_annotations)
+
+
+def _gang_findings(template: Mapping[str, str]) -> Iterator[Finding]:
+    """What the parser finds in the template of a gang's members; without a group, all that was meant for one."""
+    if names.POD_GROUP in template:
+        for each in terms_of(template)[1]:
+            yield Finding("template annotations", each.annotation, each.value, each.expected, INVALID)
+        return
+    for annotation in sorted(template.keys() & set(GANG_ANNOTATIONS)):
+        yield Finding("template annotations", annotation, template[annotation], GROUP_EXPECTED)
 
 
 def rollout_finding(workload: Workload, policy: Policy) -> Finding | None:
@@ -143,7 +160,7 @@ def policies() -> list[dict[str, Any]]:
     return [
         _policy(
             names.LINT_POLICY,
-            workloads,
+            [workloads],
             conditions,
             {**_variables("workload"), **_misplaced_variables()},
             [*validations, *map(_placement_validation, WORKLOAD_PLACES), misplaced],
@@ -151,12 +168,20 @@ def policies() -> list[dict[str, Any]]:
         _binding(names.LINT_POLICY, {"key": names.PLACEMENT, "operator": "In", "values": [names.ENABLED]}),
         _policy(
             names.LINT_NAMESPACES_POLICY,
-            namespaces,
+            [namespaces],
             {},
             _variables("namespace"),
             [*validations, _placement_validation(_LABELS_WRITTEN)],
         ),
         _binding(names.LINT_NAMESPACES_POLICY, {"key": names.PLACEMENT, "operator": "Exists"}),
+        _policy(
+            names.LINT_GANGS_POLICY,
+            [workloads, {"apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs"]}],
+            conditions,
+            _gang_variables(),
+            [_group_validation(), *_gang_validations(), _none("lonely", GROUP_EXPECTED)],
+        ),
+        _binding(names.LINT_GANGS_POLICY, {"key": names.PLACEMENT, "operator": "In", "values": [names.ENABLED]}),
     ]
 
 
@@ -176,7 +201,7 @@ def _variables(level: Level) -> dict[str, str]:
 
 
 def _misplaced_variables() -> dict[str, str]:
-    ours = f"k.startsWith({_text(names.PREFIX)}) && !k.startsWith({_text(TEMPLATE_PREFIX)})"
+    ours = f"k.startsWith({_text(names.PREFIX)}) && !(k in {_list(GANG_ANNOTATIONS)})"
     return {
         "template": f"{_TEMPLATE}.?annotations.orValue({{}})",
         "misplaced": f"variables.template.filter(k, {ours})",
@@ -184,16 +209,47 @@ def _misplaced_variables() -> dict[str, str]:
     }
 
 
+def _gang_variables() -> dict[str, str]:
+    group = _text(names.POD_GROUP)
+    return {
+        "level": _text("workload"),
+        "template": f"{_TEMPLATE}.?annotations.orValue({{}})",
+        "in_group": f"{group} in variables.template",
+        "group": f"variables.template[?{group}].orValue('')",
+        "lonely": f"variables.in_group ? [] : variables.template.filter(k, k in {_list(GANG_ANNOTATIONS)})",
+        "lonely_told": _told("lonely", "variables.template"),
+    }
+
+
+def _group_validation() -> dict[str, str]:
+    value = "variables.group"
+    right = f"size({value}) > 0 && size({value}) <= {LONGEST_NAME} && {value}.trim() == {value}"
+    return _validation(f"!variables.in_group || ({right})", names.POD_GROUP, value, NAME_EXPECTED, INVALID)
+
+
+def _gang_validations() -> list[dict[str, str]]:
+    return [_gang_validation(annotation, row) for annotation, row in GANG_ROWS.items()]
+
+
+def _gang_validation(annotation: str, row: GangRow) -> dict[str, str]:
+    """True where there is no such annotation, or no group, or every shape matches."""
+    value = f"variables.template[?{_text(annotation)}].orValue('')"
+    shapes = " && ".join(f"{value}.matches(r'^(?:{shape})$')" for shape in row.shapes)
+    absent = f"!variables.in_group || !({_text(annotation)} in variables.template)"
+    right = f"{absent} || (size({value}) <= {LONGEST_VALUE} && {shapes})"
+    return _validation(right, annotation, value, row.expected, INVALID)
+
+
 def _policy(
     name: str,
-    rule: dict[str, Any],
+    rules: list[dict[str, Any]],
     conditions: dict[str, str],
     variables: dict[str, str],
     validations: list[dict[str, str]],
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "failurePolicy": "Ignore",
-        "matchConstraints": {"resourceRules": [{**rule, "operations": ["CREATE", "UPDATE"]}]},
+        "matchConstraints": {"resourceRules": [{**rule, "operations": ["CREATE", "UPDATE"]} for rule in rules]},
     }
     if conditions:
         spec["matchConditions"] = _named_expressions(conditions)
@@ -234,9 +290,9 @@ def _placement(place: str) -> str:
     return f"{place}[?{_text(names.PLACEMENT)}].orValue({_text(names.ENABLED)})"
 
 
-def _validation(right: str, annotation: str, value: str, expected: str) -> dict[str, str]:
+def _validation(right: str, annotation: str, value: str, expected: str, verdict: str = IGNORED) -> dict[str, str]:
     """`message` stands in where the API server finds fault with the expression's result."""
-    before, after = f" {annotation}: ", f" {IGNORED}; expected {expected}"
+    before, after = f" {annotation}: ", f" {verdict}; expected {expected}"
     told = f"variables.level + {_text(before)} + {_quoted(_shown(value))} + {_text(after)}"
     return {"expression": right, "message": annotation + after, "messageExpression": told}
 

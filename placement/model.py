@@ -21,6 +21,7 @@ def nothing() -> Mapping[str, str]:
 
 
 DEFAULT_SCHEDULER = "default-scheduler"
+FINISHED = ("Failed", "Succeeded")  # phases of pods that will never run again
 
 
 class Class(StrEnum):
@@ -222,6 +223,7 @@ class Needs:
     grace_seconds: int = 30
     priority_class: str = ""
     unmodelled: Lack | None = None  # what it asks for and only the scheduler can judge
+    never_preempts: bool = False  # the scheduler evicts nobody to make room for it
 
     @property
     def has_pod_affinity(self) -> bool:
@@ -262,10 +264,23 @@ class Pod:
     decision: str = ""  # the annotation: `<UID of its owner>/<id>`
     waits: str = ""  # what it waits for before the scheduler looks for a node: a scheduling gate, a preemption
     evicted: bool = False  # it ends because of the eviction API
+    gates: tuple[str, ...] = ()  # scheduling gates, by name: the scheduler does not look at it until all are off
+    nominated: str = ""  # the node that is kept free for it, before it is bound
+    gang_plan: str = ""  # the annotation, see `placement.gang.reservation`: it differs for every member
 
     @property
     def key(self) -> Key:
         return Key(self.namespace, self.name)
+
+    @property
+    def is_member(self) -> bool:
+        """Admission made it a member of a gang, with our gate: only its gang starts it."""
+        return self.labels.get(names.GANG_LABEL) == names.GANG_MEMBER
+
+    @property
+    def is_gated(self) -> bool:
+        """By us. It takes no room, and waits for us to take the gate off."""
+        return names.GANG_GATE in self.gates
 
     @property
     def why_pending(self) -> str:
@@ -275,12 +290,17 @@ class Pod:
     @property
     def is_live(self) -> bool:
         """It counts for its owner: not on its way out, not finished, not released."""
-        return not self.terminating and self.phase not in ("Failed", "Succeeded") and not self.is_released
+        return not self.terminating and self.phase not in FINISHED and not self.is_released
 
     @property
     def is_on_node(self) -> bool:
         """It takes room there."""
-        return bool(self.node) and self.phase not in ("Failed", "Succeeded")
+        return bool(self.node) and self.phase not in FINISHED
+
+    @property
+    def serves(self) -> bool:
+        """It is ready on a node, and not on its way out. Whether that node still exists, its name does not say."""
+        return self.ready and self.is_on_node and not self.terminating
 
     @property
     def is_released(self) -> bool:
@@ -391,6 +411,7 @@ class Template:
     has_deletion_cost: bool = False
     carries_decision: bool = False  # a pod of ours was copied into it
     is_placed_by_others: bool = False  # it names its node, or another scheduler
+    is_gang: bool = False  # its pods are members of a gang: no mix, no slots, no moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +459,10 @@ class Workload:
         return Key(self.namespace, self.name)
 
     @property
+    def subject(self) -> Subject:
+        return Subject(str(self.kind), self.namespace, self.name, self.uid)
+
+    @property
     def is_opted_out(self) -> bool:
         return names.DISABLED in (
             self.labels.get(names.PLACEMENT),
@@ -447,11 +472,38 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """An object that an Event is about."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    api_version: str = "apps/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A Job: how many of its pods run at once."""
+
+    namespace: str
+    name: str
+    uid: str
+    parallelism: int = 1
+    is_suspended: bool = False
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class PriorityClass:
     """A PriorityClass that exists."""
 
     name: str
     value: int = 0
+    never: bool = False  # `preemptionPolicy: Never`: its pods preempt nobody
 
     @property
     def key(self) -> Key:

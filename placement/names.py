@@ -57,8 +57,36 @@ UNDONE = PREFIX + "undone"
 # that was asked first, once for each pod; read by all. The rebalancer releases the pod when it sees it, and removes the
 # note ten minutes after the hold, if the pod is still there.
 EVICTION_ASKED = PREFIX + "eviction-asked"
+# Annotation "<namespace>/<gang>/<plan id>/<number>" on a pod that is to make room for a gang: for which, by which plan,
+# one of how many. Written by the rebalancer before it evicts any of them, removed when the pod need not go.
+PREEMPTED_BY = PREFIX + "preempted-by"
 # All annotations that only we write on pods. Those that people write (`placement`, `pod-group`) are not listed.
-POD_ANNOTATIONS = (DECISION, EVICTION_ASKED, LEFT_ALONE, MOVED, REASON, RELEASED, SLOT, SOFT, UNDONE)
+POD_ANNOTATIONS = (DECISION, EVICTION_ASKED, LEFT_ALONE, MOVED, PREEMPTED_BY, REASON, RELEASED, SLOT, SOFT, UNDONE)
+
+# --- gangs: annotations of pod templates, written by people; values and defaults are in `placement.gang.terms` --------
+# Pods of one namespace with the same name start together or not at all.
+POD_GROUP = PREFIX + "pod-group"
+POD_GROUP_MIN_MEMBER = PREFIX + "pod-group-min-member"
+POD_GROUP_SIZE = PREFIX + "pod-group-size"
+POD_GROUP_WAIT_TIMEOUT = PREFIX + "pod-group-wait-timeout"
+POD_GROUP_CLASS = PREFIX + "pod-group-class"
+EXPECTED_RUNTIME = PREFIX + "expected-runtime"
+TIME_LIMIT = PREFIX + "time-limit"
+ON_PARTIAL_FAILURE = PREFIX + "on-partial-failure"
+EXCLUSIVE_NODE = PREFIX + "exclusive-node"
+PREEMPTIBLE = PREFIX + "preemptible"
+PRIORITY = PREFIX + "priority"
+# Scheduling gate and label of members. The MutatingAdmissionPolicy below adds both when a member is created; the
+# rebalancer takes the gate off when the whole gang has room. The label selects members, for webhooks and people.
+GANG_GATE = PREFIX + "gang"
+GANG_LABEL = PREFIX + "gang"
+GANG_MEMBER = "member"
+# Annotation "<plan id>/<unix time>/<node>" on a member: the plan that reserves room for it, when that was written, and
+# on which node. Written by the rebalancer together with `status.nominatedNodeName`. It stays when the member starts.
+# `placement.gang.reservation` says what else it may carry.
+GANG_PLAN = PREFIX + "gang-plan"
+# Label on PriorityClasses that the rebalancer makes: the class with the same value, without `preemptionPolicy: Never`.
+TWIN_OF = PREFIX + "twin-of"
 
 # --- names of Kubernetes itself ------------------------------------------------------------------------------------
 # Annotation on pods of a ReplicaSet: on scale-down the lowest cost leaves first; we write -slot.
@@ -132,13 +160,20 @@ CONFIG_KEY = "config.yaml"
 STATE_MAP = "spotweave-state"
 LEASE = "spotweave-rebalancer"
 OVERFLOW_PRIORITY = "spotweave-overflow"
+# Adds gate and label to members of gangs, inside the API server; installed with gangs only, like the webhook entry.
+GANG_POLICY = "spotweave-gang"
+GANG_ENTRY = "gang.spotweave.dev"
+GANG_PATH = "/gang"
+TWIN_PREFIX = "spotweave-never-"  # of the names of PriorityClasses that the rebalancer makes for members
 # ValidatingAdmissionPolicies (and their bindings) that warn people who apply workloads and namespaces about mistakes.
 LINT_POLICY = "spotweave-lint"
 LINT_NAMESPACES_POLICY = "spotweave-lint-namespaces"
+LINT_GANGS_POLICY = "spotweave-lint-gangs"  # about pod templates, those of Jobs too
 # Those that limit what our own ServiceAccounts may write: to pods, in our own namespace, to webhook configurations.
 FENCE_POLICY = "spotweave-fence"
 SYSTEM_FENCE_POLICY = "spotweave-fence-system"
 CONFIGURATION_FENCE_POLICY = "spotweave-fence-configuration"
+TWIN_FENCE_POLICY = "spotweave-fence-twins"  # with gangs: what they may write of PriorityClasses
 WEBHOOK_ACCOUNT = "spotweave-webhook"
 REBALANCER_ACCOUNT = "spotweave-rebalancer"
 # For people: a ClusterRole to look, and a Role to pause moves and note outages. Errors of the command line name them.
@@ -176,6 +211,18 @@ EVENT_EXPOSED = "PoolLossNotSurvived"
 EVENT_SAFE = "PoolLossSurvived"
 # The same, once per pod: somebody else evicts it, and the eviction waits until enough others serve.
 EVENT_HELD = "EvictionHeld"
+# The same, on what owns the members of a gang: it waits for room or members; it cannot start until somebody changes
+# something; all members have a node; a start was undone; it waits for longer than its wait-timeout; an annotation is
+# invalid.
+EVENT_GANG_WAITING = "GangWaiting"
+EVENT_GANG_BLOCKED = "GangBlocked"
+EVENT_GANG_STARTED = "GangStarted"
+EVENT_GANG_UNDONE = "GangRolledBack"
+EVENT_GANG_LATE = "GangLate"
+EVENT_GANG_MISTAKE = "GangMistake"
+# The same: pods are evicted to make room for a gang; on the gang, and on what owns the pods.
+EVENT_GANG_PREEMPTING = "GangPreempting"
+EVENT_GANG_PREEMPTED = "GangPreempted"
 # Reasons of Events by others, read by the rebalancer. The cloud controller reports that a Node lost its machine.
 SIGN_NODE_DELETED = "DeletingNode"
 # Karpenter reports on a Node that it removes it by its own plan: it is empty, underutilized or has drifted.
@@ -228,6 +275,11 @@ METRIC_ACTIONS = "spotweave_actions"
 METRIC_BLOCKED = "spotweave_blocked_pods"
 METRIC_UNDER_WAY = "spotweave_moves_under_way"
 METRIC_EVICTIONS_HELD = "spotweave_evictions_held"
+METRIC_GANGS = "spotweave_gangs"
+METRIC_GANG_STARTS = "spotweave_gang_starts"
+METRIC_GANG_PREEMPTIONS = "spotweave_gang_preemptions"
+METRIC_GANG_VICTIMS = "spotweave_gang_victims"
+METRIC_GANG_SECONDS = "spotweave_gang_start_seconds"
 METRIC_NODES = "spotweave_nodes"
 METRIC_UTILISATION = "spotweave_node_utilisation"
 METRIC_UNKNOWN_NODES = "spotweave_nodes_without_class"

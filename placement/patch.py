@@ -45,7 +45,7 @@ def metadata_patch(raw_metadata: Raw, decision: Decision) -> list[dict[str, Any]
 def spec_patch(raw_spec: Raw, injection: Injection) -> list[dict[str, Any]]:
     """The part of the patch that is the same for pods with the same spec, class and pool."""
     differences = _differences("spec", raw_spec, _written_spec(raw_spec, injection))
-    return differences + _priority_operations(raw_spec, injection.priority_class)
+    return differences + priority_patch(raw_spec, injection.priority_class)
 
 
 def _differences(outer: str, raw: Raw, written: Raw) -> list[dict[str, Any]]:
@@ -188,7 +188,7 @@ def _spread(written: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, An
     return [*written, *(constraint for constraint in ours if constraint["topologyKey"] not in taken)]
 
 
-def _priority_operations(raw_spec: Mapping[str, Any], priority_class: str) -> list[dict[str, Any]]:
+def priority_patch(raw_spec: Mapping[str, Any], priority_class: str) -> list[dict[str, Any]]:
     """The API server has computed priority and preemption policy already; beside a new class both must go.
 
     Removing a path that is not there refuses the pod, so each is looked for first.

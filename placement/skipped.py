@@ -21,6 +21,7 @@ class SkipReason(StrEnum):
     OTHER_OWNER = "other-owner"
     OTHER_SCHEDULER = "other-scheduler"
     OPTED_OUT = "opted-out"
+    GANG = "gang"
 
     @property
     def text(self) -> str:
@@ -38,6 +39,7 @@ _TEXTS = {
     SkipReason.OTHER_OWNER: "owned by another controller",
     SkipReason.OTHER_SCHEDULER: "whose template names a node or another scheduler",
     SkipReason.OPTED_OUT: "opted out",
+    SkipReason.GANG: "that are members of a gang",
 }
 _BY_OWNER = {
     ("argoproj.io", "Rollout"): SkipReason.ARGO_ROLLOUT,
@@ -69,9 +71,11 @@ def by_revision(revision: ReplicaSet) -> SkipReason | None:
     return _BY_OWNER.get((above.api_group, above.kind), SkipReason.OTHER_OWNER)
 
 
-def by_workload(workload: Workload) -> SkipReason | None:
+def by_workload(workload: Workload, *, leaves_gangs: bool = False) -> SkipReason | None:
     if workload.is_opted_out:
         return SkipReason.OPTED_OUT
+    if leaves_gangs and workload.template.is_gang:
+        return SkipReason.GANG
     return SkipReason.OTHER_SCHEDULER if workload.template.is_placed_by_others else None
 
 

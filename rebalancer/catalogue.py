@@ -14,12 +14,15 @@ from placement.model import (
     AttachLimits,
     Budget,
     Claim,
+    Job,
     Namespace,
     Node,
+    Owner,
     Pod,
     Quota,
     ReplicaSet,
     Sign,
+    Subject,
     Volume,
     Workload,
 )
@@ -29,6 +32,7 @@ from placement.plan.marks import former_owner
 from placement.plan.relations import Relations
 from rebalancer.departures import Departures
 from rebalancer.drains import Drains
+from rebalancer.gangs import GangMembers
 from rebalancer.multimap import discard, exchange, exclude, file, include, put
 from rebalancer.occupancy import Occupancy
 from rebalancer.signs import Signs
@@ -36,6 +40,7 @@ from rebalancer.skipped import SkippedPods
 from rebalancer.volumes import Volumes
 
 OF_WORKLOADS = frozenset({"ReplicaSet", "StatefulSet"})
+_VERSIONS = {"apps": "apps/v1", "batch": "batch/v1"}
 NO_QUOTAS: Mapping[str, Quota] = {}
 
 
@@ -62,7 +67,10 @@ class Catalogue:
             self._sets_of,
             self._pods_of,
             self._released_of,
+            configuration.gangs.enabled,
         )
+        self.gangs = GangMembers(is_on=configuration.gangs.enabled)
+        self._jobs: dict[str, Job] = {}  # by UID
         self.occupancy = Occupancy()
         self.skipped = SkippedPods()
         self.waiting: dict[str, Pod] = {}  # by UID: pods that have no node yet
@@ -87,6 +95,7 @@ class Catalogue:
             Volume: self.volumes.take,
             AttachLimits: self.volumes.take,
             Sign: self._take_sign,
+            Job: self._take_job,
             Rates: self._take_rates,
         }
 
@@ -120,6 +129,7 @@ class Catalogue:
         known = new or old
         assert known is not None
         put(self.namespaces, known.name, new)
+        self.gangs.touch_namespace(known.name)
         self.touched.update(self._in_namespace.get(known.name, ()))
 
     def _take_node(self, old: Node | None, new: Node | None) -> None:
@@ -138,6 +148,8 @@ class Catalogue:
             self.touched.update(self._workloads_on(known.name))
         elif self._ground is not None and (old.allocatable, old.annotations) != (new.allocatable, new.annotations):
             self._ground = None
+        if old is None or new is None or (old.allocatable, _differs(old, new)) != (new.allocatable, False):
+            self.gangs.freed += 1
         put(self._nodes, known.name, new)
 
     def _take_workload(self, old: Workload | None, new: Workload | None) -> None:
@@ -147,6 +159,7 @@ class Catalogue:
             self.touched.add(old.uid)
         if new is not None:
             self.workloads[new.uid] = new
+            self.gangs.touch_owner(new.uid)
             self._in_namespace.setdefault(new.namespace, set()).add(new.uid)
             self.touched.add(new.uid)
 
@@ -159,12 +172,14 @@ class Catalogue:
                 exclude(self._sets_of, old.owner.uid, old.uid)
         if new is not None:
             self._sets[new.uid] = new
+            self.gangs.touch_owner(new.uid)
             self.touched.add(new.uid if new.owner is None else new.owner.uid)
             if new.owner is not None:
                 include(self._sets_of, new.owner.uid, new)
 
     def _take_pod(self, old: Pod | None, new: Pod | None) -> None:
         self.occupancy.change(old, new)
+        self.gangs.change(old, new)
         if old is not None and new is not None and _belongs_as_before(old, new):
             self._refile(new)
         else:
@@ -214,6 +229,36 @@ class Catalogue:
         replica_set = self._sets.get(owner_uid)
         owner = replica_set.owner if replica_set is not None else pod.owner
         self.touched.add(owner.uid if owner is not None else owner_uid)
+
+    def _take_job(self, old: Job | None, new: Job | None) -> None:
+        known = new or old
+        assert known is not None
+        put(self._jobs, known.uid, new)
+        self.gangs.touch_owner(known.uid)
+
+    def size_of(self, owner: Owner) -> int | None:
+        """How many pods an owner has at once; None: it is not known, or has no number."""
+        match owner.kind:
+            case "Job":
+                job = self._jobs.get(owner.uid)
+                return None if job is None else job.parallelism
+            case "ReplicaSet":
+                revision = self._sets.get(owner.uid)
+                return None if revision is None else revision.replicas
+            case "StatefulSet":
+                workload = self.workloads.get(owner.uid)
+                return None if workload is None else workload.replicas
+        return None
+
+    def subject_of(self, pod: Pod) -> Subject:
+        """Where people look for what is said about a pod: its owner, a Deployment rather than its ReplicaSet."""
+        owner = pod.owner
+        if owner is None:
+            return Subject("Pod", pod.namespace, pod.name, pod.uid, "v1")
+        revision = self._sets.get(owner.uid)
+        if revision is not None and revision.owner is not None:
+            owner = revision.owner
+        return Subject(owner.kind, pod.namespace, owner.name, owner.uid, _VERSIONS.get(owner.api_group, "v1"))
 
     def _take_budget(self, old: Budget | None, new: Budget | None) -> None:
         known = new or old
@@ -267,8 +312,8 @@ def _belongs_as_before(old: Pod, new: Pod) -> bool:
 
 
 def _waits(pod: Pod) -> bool:
-    """For a node."""
-    return not pod.node and pod.phase == "Pending" and not pod.terminating
+    """For a node, wherever that is: not one that has a gate, nor one for which a node is kept free."""
+    return not (pod.node or pod.gates or pod.nominated) and pod.phase == "Pending" and not pod.terminating
 
 
 def _owner_uid(pod: Pod) -> str | None:

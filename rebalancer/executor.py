@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 # half a second when two writes to the budget collide. Other workloads must not wait for that.
 PATIENCE_SECONDS = 0.2
 MOST_ENDS = 16
+TIDYING = (How.UNDO, How.DELETE, How.UNGATE, How.UNRESERVE)  # also where a namespace has lost its label
 RESTS_ON_NOTES = (How.BURY, How.RELEASE, How.REPLACE)  # their replacements are placed according to the noted outages
 
 
@@ -39,6 +40,10 @@ class Writer(Protocol):
     def hand_over(
         self, pod: Pod, owner: Owner, annotations: dict[str, str | None], labels: dict[str, str | None]
     ) -> Outcome: ...
+    def reserve(self, key: Key, uid: str, node: str, annotations: dict[str, str | None]) -> Outcome: ...
+    def unreserve(self, key: Key, uid: str, annotations: dict[str, str | None]) -> Outcome: ...
+    def start_member(self, pod: Pod, nodes: Sequence[str]) -> Outcome: ...
+    def ungate(self, pod: Pod) -> Outcome: ...
 
 
 class Notebook(Protocol):
@@ -70,12 +75,12 @@ class LastLook:
     def allows(self, action: Action) -> bool:
         """We lead, nothing is paused or opted out, the pod is unchanged, and the pods that the action rests on serve.
 
-        Released pods are put back, or deleted if not wanted, even if the namespace has lost its label.
+        Released pods are put back, or deleted if not wanted, even if the namespace has lost its label. So are gates.
         """
         return (
             self.is_leading()
             and (action.in_every_mode or not self.is_paused())
-            and (action.how in (How.UNDO, How.DELETE) or self._is_opted_in(action.pod.namespace))
+            and (action.how in TIDYING or self._is_opted_in(action.pod.namespace))
             and self.pod(action.pod.key) == action.pod
             and all(map(self._still_serves, action.rests_on))
         )
@@ -94,7 +99,7 @@ class LastLook:
             return False
         if (pod.uid, pod.node, pod.changed) != (planned.uid, planned.node, planned.changed):
             return False
-        return pod.ready and pod.is_live and node.ready and not self.is_leaving(node)
+        return pod.serves and pod.is_live and node.ready and not self.is_leaving(node)
 
 
 class Executor:
@@ -153,6 +158,8 @@ class Executor:
         for (how, _), alike in groupby(actions, _phase):
             if how is How.FINISH:
                 self._end(alike)
+            elif how is How.PREEMPT:
+                done += self._one_by_one(alike)
             else:
                 done += self._together(alike)
         return [*done, *self._over()]
@@ -163,6 +170,16 @@ class Executor:
         for action, future in begun:
             done.append(_done(action, future))
             self._on_progress()
+        return done
+
+    def _one_by_one(self, actions: Iterable[Action]) -> list[Done]:
+        """Until one is not done: no other victim goes for a gang that does not get its room."""
+        done: list[Done] = []
+        for action in actions:
+            done.append(_done(action, self._pool.submit(self._one, action)))
+            self._on_progress()
+            if done[-1].outcome not in (Outcome.DONE, Outcome.GONE):
+                break
         return done
 
     def _end(self, actions: Iterable[Action]) -> None:
@@ -188,6 +205,18 @@ class Executor:
         log.info("%s %s of %s (%s): %s: %s", action.how, action.pod.key, workload, action.why, action.text, outcome)
         return Done(action, outcome)
 
+    def _write_to_gang(self, action: Action) -> Outcome:
+        key, uid = action.pod.key, action.pod.uid
+        match action.how:
+            case How.RESERVE:
+                return self._writer.reserve(key, uid, action.nodes[0], dict(action.annotations))
+            case How.UNRESERVE:
+                return self._writer.unreserve(key, uid, dict(action.annotations))
+            case How.START:
+                return self._writer.start_member(action.pod, action.nodes)
+            case _:
+                return self._writer.ungate(action.pod)
+
     def _write(self, action: Action) -> Outcome:
         key, uid = action.pod.key, action.pod.uid
         match action.how:
@@ -200,12 +229,14 @@ class Executor:
                 return self._writer.delete(key, uid)
             case How.FINISH:
                 return self._writer.evict_replaced(key, uid)
-            case How.EVICT:
+            case How.EVICT | How.ROLL_BACK | How.PREEMPT:
                 return self._writer.evict(key, uid)
             case How.REPLACE:
                 return self._writer.evict_waiting(key, uid)
             case How.BURY:
                 return self._writer.fail_lost(key, uid, action.text)
+            case _:
+                return self._write_to_gang(action)
 
 
 def _done(action: Action, future: Future[Done]) -> Done:

@@ -8,14 +8,16 @@ carry what a new leader must know.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from placement import names
 from placement.backoff import doubled
-from placement.model import Pod
+from placement.gang.claim import claim_of, read_claim
+from placement.gang.gang import Gang
+from placement.model import FINISHED, Key, Pod
 from placement.outcome import Outcome
 from placement.plan.actions import DEPARTING, Action, How, Why
 from placement.plan.assess import Assessment
@@ -26,6 +28,7 @@ from placement.plan.scene import HeldBack, Target, target
 from rebalancer.executor import Done
 
 MINUTE = 60.0
+HOUR = 3600.0
 EXPECTED_SECONDS = 5.0
 EVICTION_SECONDS = 300.0  # a pod whose eviction was granted does end: an informer that shows it still is late
 UNANSWERED_SECONDS = 30.0  # an eviction that got no answer
@@ -64,6 +67,7 @@ class Expectations:
         self._failed: dict[tuple[str, How], FailedWrite] = {}  # by UID and what was tried
         self._released: dict[str, tuple[Why, float]] = {}  # by UID: why, and when
         self._evicted: dict[str, Evicted] = {}  # by seat
+        self._preempted: deque[tuple[float, str]] = deque()  # when a pod was evicted for a gang, and its namespace
         self._proofs: dict[Target, float] = {}  # when a move there last succeeded
 
     # --- for the next plan -------------------------------------------------------------------------------------------
@@ -73,6 +77,45 @@ class Expectations:
         if not self._expected or not any(self._is_expected(pod) for pod in _pods(found)):
             return found
         return replace(found, notes=(), sweeps=(), wishes=(), lost=())
+
+    def foreseen(self, gang: Gang) -> Gang:
+        """The gang as it is once our writes are seen; not settled until then. Else its room would be given twice."""
+        if not self._expected:
+            return gang
+        expected = {pod.uid: self._expected[pod.uid][0] for pod in gang.pods if self._is_expected(pod)}
+        if not expected:
+            return gang
+        gated = [_foreseen(pod, expected[pod.uid]) if pod.uid in expected else pod for pod in gang.gated]
+        started = tuple(pod for pod in gated if not pod.gates)
+        return replace(
+            gang,
+            gated=tuple(pod for pod in gated if pod.gates),
+            starting=(*gang.starting, *started),
+            is_settled=False,
+        )
+
+    def awaits(self, pod: Pod) -> bool:
+        """A write of ours to it is not seen yet."""
+        return bool(self._expected) and self._is_expected(pod)
+
+    def marking(self, marked: Mapping[str, Pod]) -> set[Key]:
+        """Gangs whose victims we marked, or unmarked, if that is not seen yet; `marked` is what is seen, by UID."""
+        found = set()
+        for uid, (action, until) in self._expected.items():
+            if names.PREEMPTED_BY in action.annotations and self._timer() < until:
+                written = action.annotations[names.PREEMPTED_BY]
+                claim = claim_of(action.pod) if written is None else read_claim(written)
+                if claim is not None and _mark_of(marked.get(uid)) != written:
+                    found.add(claim.gang)
+        return found
+
+    def preempted(self) -> Counter[str]:
+        """Pods that were evicted for gangs within the last hour, by namespace; "": in all."""
+        while self._preempted and self._preempted[0][0] < self._timer() - HOUR:
+            self._preempted.popleft()
+        found = Counter(namespace for _, namespace in self._preempted)
+        found[""] = len(self._preempted)
+        return found
 
     def recent(self) -> int:
         """Moves that were begun within the last minute, without those of pods that had to go."""
@@ -157,6 +200,8 @@ class Expectations:
             self._released[uid] = (action.why, now)
         elif action.how in ENDS:
             self._released.pop(uid, None)
+        if action.how is How.PREEMPT:
+            self._preempted.append((timer, action.pod.namespace))
         if action.how is How.EVICT and group is not None:
             self._mark(action, now, group)
         if action.how is How.FINISH and group is not None:
@@ -231,6 +276,25 @@ def _is_seen(action: Action, pod: Pod) -> bool:
     """Whether a pod as seen shows our write. A difference alone may be another writer's change."""
     if action.how in (How.ANNOTATE, How.RELEASE, How.UNDO):
         written = (*action.annotations.items(), *action.labels.items())
-        shown = {**pod.labels, **pod.annotations, names.DECISION: pod.decision}
+        shown = {**pod.labels, **pod.annotations, names.DECISION: pod.decision, names.GANG_PLAN: pod.gang_plan}
         return all(shown.get(key) == value for key, value in written)
-    return pod.terminating or pod.phase in ("Failed", "Succeeded")
+    if action.how is How.RESERVE:
+        return (pod.nominated, pod.gang_plan) == (action.nodes[0], action.annotations[names.GANG_PLAN])
+    if action.how is How.UNRESERVE:
+        return not pod.nominated and not pod.gang_plan
+    if action.how in (How.START, How.UNGATE):
+        return not pod.is_gated
+    return pod.terminating or pod.phase in FINISHED
+
+
+def _mark_of(pod: Pod | None) -> str | None:
+    return None if pod is None else pod.annotations.get(names.PREEMPTED_BY)
+
+
+def _foreseen(pod: Pod, action: Action) -> Pod:
+    """A gated member once a write of ours is seen. Room that is given back counts as kept until then."""
+    if action.how is How.RESERVE:
+        return replace(pod, nominated=action.nodes[0], gang_plan=action.annotations[names.GANG_PLAN] or "")
+    if action.how in (How.START, How.UNGATE):
+        return replace(pod, gates=tuple(gate for gate in pod.gates if gate != names.GANG_GATE))
+    return pod

@@ -14,8 +14,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from placement.configuration import Configuration
+from placement.gang.candidate import Candidate
+from placement.gang.evictable import of_gangs, of_solo
+from placement.gang.gang import Gang
 from placement.intent import Readings, intent_of
-from placement.model import NO_AMOUNTS, Budget, Namespace, Node, Pod
+from placement.model import NO_AMOUNTS, Budget, Key, Namespace, Node, Pod, Subject
 from placement.plan.assess import Assessment, assess, stranded
 from placement.plan.ground import Ground
 from placement.plan.group import Group, group_of
@@ -48,6 +51,8 @@ class Index:
         self._restless: set[str] = set()
         self._stranded: dict[str, Assessment] = {}  # opted-out workloads with pods that find no node because of us
         self._looked_at = float("-inf")
+        self.gangs: dict[Key, Gang] = {}  # those that are looked after
+        self._waiting_gangs: set[Key] = set()  # those with something to do, or to wait for
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -90,6 +95,7 @@ class Index:
                     log.exception("cannot assess %s; it is left alone", self._name(uid))
                 self.failing.add(uid)
         catalogue.departures.forget()
+        self._refresh_gangs(all_of_them=all_of_them)
 
     def _assess(self, uid: str, ground: Ground, now: float) -> None:
         group = self._group(uid)
@@ -106,6 +112,19 @@ class Index:
             self.sizes[group.workload.namespace] += 1
         self.assessments[uid] = found
         (self._restless.add if found.is_restless else self._restless.discard)(uid)
+
+    def _refresh_gangs(self, *, all_of_them: bool) -> None:
+        members = self._catalogue.gangs
+        if all_of_them:
+            members.touch_all()
+        self.version += len(members.touched)
+        for key in members.touched:
+            is_ours = self._catalogue.relations.is_opted_in(key.namespace)
+            found = members.gang(key, self._catalogue.size_of) if is_ours else None
+            put(self.gangs, key, found)
+            is_waiting = found is not None and found.is_restless
+            (self._waiting_gangs.add if is_waiting else self._waiting_gangs.discard)(key)
+        members.touched = set()
 
     def _strand(self, uid: str, ground: Ground, now: float) -> None:
         """An opted-out workload: nothing is done but to free pods that wait because of what we required of them."""
@@ -167,6 +186,41 @@ class Index:
     def waiting(self) -> Collection[Pod]:
         """Pods of everybody that have no node yet, and will take room somewhere."""
         return self._catalogue.waiting.values()
+
+    def restless_gangs(self) -> list[Gang]:
+        """Those that wait or start, in a lasting order."""
+        return [self.gangs[key] for key in sorted(self._waiting_gangs)]
+
+    @property
+    def nominated(self) -> Collection[Pod]:
+        """Pods for which a node is kept free, without the members of gangs that are looked after."""
+        return self._catalogue.gangs.nominated_beside(self.gangs)
+
+    def candidates(self) -> list[Candidate]:
+        """What may go for a gang, in opted-in namespaces."""
+        known = self._catalogue
+        pods = (pod for there in known.occupancy.pods.values() for pod in there)
+        ours = (pod for pod in pods if known.relations.is_opted_in(pod.namespace))
+        return [*of_gangs(self.gangs.values()), *of_solo(ours)]
+
+    @property
+    def marked(self) -> Mapping[str, Pod]:
+        """By UID: pods that are to make room for a gang. Where nobody is opted in any more, nothing is written."""
+        known = self._catalogue
+        return {uid: pod for uid, pod in known.gangs.marked.items() if known.relations.is_opted_in(pod.namespace)}
+
+    @property
+    def strays(self) -> Collection[Pod]:
+        """Pods with our gate that belong to no gang that is looked after."""
+        return self._catalogue.gangs.strays(self.gangs)
+
+    def subject_of(self, pod: Pod) -> Subject:
+        return self._catalogue.subject_of(pod)
+
+    @property
+    def freed(self) -> int:
+        """Goes up when room may have become free."""
+        return self._catalogue.gangs.freed
 
     @property
     def skipped(self) -> SkipCounts:

@@ -19,6 +19,7 @@ from placement.plan.scene import Scene
 from placement.plan.select import plan
 from rebalancer.executor import Done, Executor
 from rebalancer.expectations import Expectations
+from rebalancer.gangs import Retries
 from rebalancer.gathering import Gathering
 from rebalancer.index import Index
 from rebalancer.pulse import Pulse
@@ -69,6 +70,7 @@ class Loop:
         self._stopping = Event()
         self._expectations = Expectations(watched.timer)
         self._gathering = Gathering()
+        self._retries = Retries()
         self._swept = float("-inf")
 
     def run(self) -> None:
@@ -103,7 +105,9 @@ class Loop:
         is_due = began - self._swept >= SWEEP_SECONDS
         self._index.refresh(now, all_of_them=is_due)
         self._swept = began if is_due else self._swept
+        freed = self._index.freed
         made = plan(self.scene(now))
+        self._retries.note(made.gangs, freed, began)
         possible = self._expectations.possible(made.actions, self._executor.under_way)
         made = replace(made, actions=tuple(possible))
         planned = self._watched.timer()
@@ -117,6 +121,8 @@ class Loop:
     def scene(self, now: float) -> Scene:
         """The input of a plan, now."""
         index, expectations = self._index, self._expectations
+        gangs = [expectations.foreseen(gang) for gang in index.restless_gangs()]
+        marked = index.marked
         return Scene(
             [expectations.settled(each) for each in index.restless(expectations.awaiting_successors())],
             index.ground,
@@ -138,4 +144,12 @@ class Loop:
             index.left_behind(),
             self._gathering.nodes(index.ground, self._watched.timer()),
             index.is_denied,
+            gangs,
+            self._retries.resting(gangs, index.freed, self._watched.timer()),
+            index.nominated,
+            [pod for pod in index.strays if not expectations.awaits(pod)],
+            index.candidates,
+            list(marked.values()),
+            expectations.marking(marked),
+            expectations.preempted(),
         )

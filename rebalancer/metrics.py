@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from placement import names
+from placement.gang.gang import State
 from placement.metrics import METRICS
 from placement.model import NO_AMOUNTS, Class
 from placement.observation import NEVER_WATCHED
@@ -47,6 +48,11 @@ class RebalancerMetrics:
         self.paused = Gauge(*METRICS[names.METRIC_PAUSED].declared, registry=own)
         self.cache_age = Gauge(*METRICS[names.METRIC_CACHE_AGE].declared, registry=own)
         self.outage_version = Gauge(*METRICS[names.METRIC_OUTAGE_VERSION].declared, registry=own)
+        self._gangs = Gauge(*METRICS[names.METRIC_GANGS].declared, registry=own)
+        self._gang_starts = Counter(*METRICS[names.METRIC_GANG_STARTS].declared, registry=own)
+        self._gang_preemptions = Counter(*METRICS[names.METRIC_GANG_PREEMPTIONS].declared, registry=own)
+        self._gang_victims = Counter(*METRICS[names.METRIC_GANG_VICTIMS].declared, registry=own)
+        self._gang_seconds = Histogram(*METRICS[names.METRIC_GANG_SECONDS].declared, registry=own)
         Gauge(*METRICS[names.METRIC_LEADING].declared, registry=own).set_function(is_leading)
         self.registry.register(_Workloads(view, is_leading))
 
@@ -65,6 +71,25 @@ class RebalancerMetrics:
             self._actions.labels(each.action.how, each.action.why, outcome).inc()
             if each.action.how in _MOVES:
                 self._moves.labels(each.action.why, f"{each.action.how}-{outcome}").inc()
+
+    def count_gangs(self, states: Mapping[State, int]) -> None:
+        """None where this replica does not lead."""
+        self._gangs.clear()
+        for state, count in states.items():
+            self._gangs.labels(state).set(count)
+
+    def started(self, seconds: float) -> None:
+        self._gang_starts.labels("whole").inc()
+        self._gang_seconds.observe(seconds)
+
+    def rolled_back(self) -> None:
+        self._gang_starts.labels("rolled-back").inc()
+
+    def preempting(self, outcome: str) -> None:
+        self._gang_preemptions.labels(outcome).inc()
+
+    def preempted(self, pods: int) -> None:
+        self._gang_victims.inc(pods)
 
     def text(self) -> bytes:
         """A family at a time: 200,000 series take 60 MiB before they are 5 MB of text."""

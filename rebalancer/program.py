@@ -26,10 +26,12 @@ from kube.lease import Leader
 from kube.outagewriter import Notes
 from kube.podwriter import CALL_SECONDS, PodWriter
 from kube.resources import NAMESPACES, NODES, PODS_IN_FULL, REBALANCER, STATE, rows_of
+from kube.twins import TwinWriter
 from placement.configuration import Configuration
 from placement.pause import standing
 from placement.plan.actions import Plan
 from rebalancer.executor import MOST_ENDS, Done, Executor, LastLook
+from rebalancer.gangnews import GangNews
 from rebalancer.index import Index
 from rebalancer.interruptions import Observer
 from rebalancer.loop import Loop, Watched
@@ -37,6 +39,7 @@ from rebalancer.metrics import RebalancerMetrics
 from rebalancer.notify import Teller
 from rebalancer.probes import probes, serving_probes
 from rebalancer.pulse import Pulse
+from rebalancer.twins import Twins
 from report.history import Archive, History
 from report.savings import Prices
 
@@ -69,7 +72,7 @@ class RebalancerProgram:
     ) -> None:
         self.name = f"{socket.gethostname()}_{secrets.token_hex(4)}"  # a restart of the container changes it
         self._wake = threading.Event()
-        self.followed = Followed(client, rows_of(REBALANCER))
+        self.followed = Followed(client, rows_of(REBALANCER, with_gangs=configuration.gangs.enabled))
         states = self.followed.stores.of(STATE)
         self.pulse = Pulse()
         self._outages = OutageMemory(states, self._wake.set)
@@ -83,6 +86,9 @@ class RebalancerProgram:
         )
         self._events = EventWriter(client, self.name, source=SOURCE)
         self._teller = Teller(self._events.tell)
+        self._twins = Twins(TwinWriter(client)) if configuration.gangs.enabled else None
+        if self._twins is not None:
+            self.followed.stores.of(PODS_IN_FULL).subscribe(self._twins.observe)
         self._observer = Observer(
             self._index, self._leader.is_leading, lambda change: change_observed(client, change, CALL_SECONDS)
         )
@@ -95,6 +101,7 @@ class RebalancerProgram:
         )
         self.viewer, self.history = Viewer(self._index, around, known), History(archive)
         self.metrics = RebalancerMetrics(self.viewer.view, self._leader.is_leading)
+        self._gang_news = GangNews(self._events.tell, self.metrics, self._index.subject_of)
         self.metrics.cache_age.set_function(lambda: self.followed.awaited.age_seconds(time.monotonic()))
         self.metrics.outage_version.set_function(lambda: self._outages.current.version)
         self.metrics.paused.set_function(lambda: self._is_paused(time.time()))
@@ -165,4 +172,10 @@ class RebalancerProgram:
         if self._leader.is_leading():
             self._teller.told(made, done)
             self._teller.watch(taken.assessments, taken.ground, now, is_paused=self._is_paused(now))
+            if self._twins is not None:
+                self._twins.look(now)
+                self._gang_news.tell_victims(done)
+                self._gang_news.watch(made, self._index.gangs, now)
+        elif self._twins is not None:
+            self.metrics.count_gangs({})
         self._observer.look(now)

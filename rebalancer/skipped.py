@@ -54,7 +54,7 @@ def _skipped_of(uid: str, relations: Relations) -> tuple[_Of, int] | None:
     """One that is owned itself is counted with its owner, even if its pods came first."""
     workload = relations.workloads.get(uid)
     if workload is not None:
-        namespace, reason = workload.namespace, by_workload(workload)
+        namespace, reason = workload.namespace, by_workload(workload, leaves_gangs=relations.leaves_gangs)
         if reason is None:
             return None  # as most are
         pods = [pod for cohort in relations.cohorts(workload) for pod in cohort.pods]

@@ -201,7 +201,7 @@ _SENTENCES = {
 
 def _moves(at: float, done: Iterable[tuple[Action, Outcome | None]]) -> Iterator[Happening]:
     for action, outcome in done:
-        if action.how is How.ANNOTATE or outcome is None:
+        if action.how is How.ANNOTATE or action.why is Why.GANG or outcome is None:
             continue
         to = "" if action.to is None else f" {'on' if action.how is How.EVICT else 'to'} {action.to}"
         told = "" if outcome is Outcome.DONE else f": {outcome}"

@@ -98,7 +98,7 @@ def remnants(snapshot: Snapshot) -> tuple[Remnant, ...]:
             continue
         has_own_cost = costs.get(pod.owner.uid if pod.owner is not None else "", True)
         annotations = dict.fromkeys(_ours_on(pod, has_own_cost=has_own_cost))
-        labels = dict.fromkeys(key for key in (names.CLASS,) if key in pod.labels)
+        labels = dict.fromkeys(key for key in (names.CLASS, names.GANG_LABEL) if key in pod.labels)
         if annotations or labels:
             found.append(Remnant(pod, annotations, labels))
     return tuple(found)
@@ -109,6 +109,8 @@ def _ours_on(pod: Pod, *, has_own_cost: bool) -> Iterator[str]:
     if pod.decision:
         yield names.DECISION
     yield from (key for key in names.POD_ANNOTATIONS if key in pod.annotations)
+    if names.GANG_LABEL in pod.labels:
+        yield names.GANG_PLAN
     cost, slot = pod.annotations.get(names.DELETION_COST), pod.slot
     if not has_own_cost and slot is not None and cost in (str(-slot), LEAVES_FIRST):
         yield names.DELETION_COST

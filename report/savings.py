@@ -20,7 +20,7 @@ from typing import Any
 
 from placement import names
 from placement.configuration import Configuration
-from placement.model import Class, Needs, Node, Pod, Snapshot
+from placement.model import FINISHED, Class, Needs, Node, Pod, Snapshot
 from placement.plan.ground import Site, Sites, ground_of
 from placement.plan.group import Group
 from placement.plan.marks import former_owner, has_left
@@ -279,7 +279,7 @@ def savings(group: Group, rates: Mapping[str, Rate]) -> Savings:
 
 def savings_of(pods: Iterable[Pod], replicas: int, rates: Mapping[str, Rate]) -> Savings:
     """The same, for who has its pods, also those that are released."""
-    placed = [pod for pod in pods if pod.node in rates and pod.phase not in ("Failed", "Succeeded")]
+    placed = [pod for pod in pods if pod.node in rates and pod.phase not in FINISHED]
     return charged(((pod.needs, pod.node) for pod in placed), replicas, rates)
 
 

@@ -40,8 +40,8 @@ class PodStatus:
 
     @property
     def serves(self) -> bool:
-        running = self.pod.phase not in ("Failed", "Succeeded")
-        return self.pod.ready and running and not self.pod.terminating and self.node_class is not None
+        """On a node that exists."""
+        return self.pod.serves and self.node_class is not None
 
     @property
     def is_missed(self) -> bool:
@@ -104,7 +104,7 @@ def statuses(
     return tuple(
         _status(workload, revisions_by_owner.get(workload.uid, []), around)
         for workload in ordered
-        if _is_placed(workload, snapshot)
+        if _is_placed(workload, snapshot, configuration)
     )
 
 
@@ -121,9 +121,10 @@ class _Around:
     holding: Holding | None
 
 
-def _is_placed(workload: Workload, snapshot: Snapshot) -> bool:
+def _is_placed(workload: Workload, snapshot: Snapshot, configuration: Configuration) -> bool:
     namespace = snapshot.namespaces.get(workload.namespace)
-    left_out = workload.is_opted_out or workload.template.is_placed_by_others
+    is_gang = configuration.gangs.enabled and workload.template.is_gang
+    left_out = workload.is_opted_out or workload.template.is_placed_by_others or is_gang
     return namespace is not None and namespace.is_opted_in and not left_out
 
 

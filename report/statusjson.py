@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from placement.lint import rollout_finding
@@ -96,7 +96,9 @@ def _plain(value: Any, name: str) -> Any:
         return percent(value)
     if name == "spread":
         return ",".join(map(str, value)) or "none"
-    if name == "spot-fallback-after":
+    if name == "eviction-hold" and not value:
+        return "off"
+    if isinstance(value, timedelta):
         return f"{int(value.total_seconds())}s"
     return value if value is None or isinstance(value, int) else str(value)
 

@@ -30,6 +30,9 @@ class Unplaced:
     pods: tuple[Pod, ...]
 
 
+GANG = "Its pods are members of a gang, which starts whole or not at all; `spotweave queue` shows it."
+
+
 def unplaced(snapshot: Snapshot, key: Key, kind: str = "") -> Unplaced | None:
     """The pod or controller of this name, if it is there and left alone; `kind` is "", `Pod` or a controller's."""
     sets = {each.uid: each for each in snapshot.replica_sets}
@@ -55,7 +58,7 @@ def _of_pod(pod: Pod, snapshot: Snapshot, sets: dict[str, ReplicaSet]) -> Unplac
     """None: a Deployment or StatefulSet that is placed controls it, so the reason is another one."""
     owner = _owners(pod, sets)[-1] if pod.owner is not None else None
     workload = next((each for each in snapshot.workloads if owner is not None and each.uid == owner.uid), None)
-    why = _sentence(owner) if workload is None else _why_not(workload)
+    why = GANG if pod.is_member else _sentence(owner) if workload is None else _why_not(workload)
     return Unplaced("Pod", pod.key, _named(owner), why, (pod,)) if why else None
 
 
@@ -89,7 +92,7 @@ def _why_not(workload: Workload) -> str:
         return f"It is opted out: {names.PLACEMENT}: {names.DISABLED} is {places}."
     if workload.template.is_placed_by_others:
         return "Its pod template names a node or another scheduler, so that one decides."
-    return ""
+    return GANG if workload.template.is_gang else ""
 
 
 def _disabled(workload: Workload) -> Iterator[str]:

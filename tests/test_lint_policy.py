@@ -10,6 +10,7 @@ import yaml
 
 from generators.lintpolicy import policy_text
 from placement import names
+from placement.gang.terms import ROWS
 from placement.lint import policies
 from placement.policy import SETTINGS
 
@@ -37,7 +38,8 @@ def test_the_manifest_is_installed() -> None:
 
 def test_each_policy_has_its_binding() -> None:
     """A policy without one does nothing."""
-    assert {named(each) for each in POLICIES} == {names.LINT_POLICY, names.LINT_NAMESPACES_POLICY}
+    linting = {names.LINT_POLICY, names.LINT_NAMESPACES_POLICY, names.LINT_GANGS_POLICY}
+    assert {named(each) for each in POLICIES} == linting
     assert {each["spec"]["policyName"] for each in BINDINGS} == {named(each) for each in POLICIES}
 
 
@@ -53,14 +55,17 @@ def test_a_binding_warns_and_never_refuses(binding: dict[str, Any]) -> None:
 def test_an_error_in_a_policy_stops_nothing(policy: dict[str, Any]) -> None:
     """failurePolicy Ignore, and status and scale, which controllers write, are not looked at."""
     assert policy["spec"]["failurePolicy"] == "Ignore"
-    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
-    assert rule["operations"] == ["CREATE", "UPDATE"]
-    assert not any("/" in resource for resource in rule["resources"])
+    for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
+        assert rule["operations"] == ["CREATE", "UPDATE"]
+        assert not any("/" in resource for resource in rule["resources"])
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=named)
 def test_every_setting_has_a_sentence(policy: dict[str, Any]) -> None:
     """Which names the annotation and what would be valid."""
     messages = [each["message"] for each in policy["spec"]["validations"]]
-    for setting in SETTINGS:
-        assert f"{setting.annotation} is ignored; expected {setting.expected}" in messages
+    if named(policy) == names.LINT_GANGS_POLICY:
+        expected = [f"{annotation} is invalid; expected {row.expected}" for annotation, row in ROWS.items()]
+    else:
+        expected = [f"{setting.annotation} is ignored; expected {setting.expected}" for setting in SETTINGS]
+    assert set(expected) <= set(messages)

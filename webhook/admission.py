@@ -157,7 +157,7 @@ class Admission:
         if not self._is_synced():
             return Verdict(Reason.NOT_READY)
         owner = controller(request.raw_pod)
-        reason = left_out(request.raw_pod, owner)
+        reason = left_out(request.raw_pod, owner, leaves_gangs=self._configuration.gangs.enabled)
         if reason is not None:
             return Verdict(reason)
         assert owner is not None  # left_out has seen to it

@@ -35,6 +35,8 @@ from kube.resources import (
     LEADER,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
+    SCOPED_QUOTAS,
     STATE,
     WEBHOOK,
     WEBHOOK_LEASES,
@@ -49,6 +51,7 @@ from serving.listener import RECEIVED_BYTES, bind
 from webhook.admission import Admission, Caches
 from webhook.evictionledger import EvictionLedger
 from webhook.evictions import EvictionReviewer
+from webhook.gangs import GangAdmission, GangCaches, GangReviewer
 from webhook.metrics import WebhookMetrics
 from webhook.mistakes import Mistakes
 from webhook.nodeends import NodeEnds
@@ -129,7 +132,8 @@ class WebhookProgram:
         self.name = f"{names.WEBHOOK_SERVICE}-{secrets.token_hex(4)}"
         self._keeper = keeper
         alone = frozenset() if advertised else {WEBHOOK_LEASES}
-        self.followed = Followed(client, (row for row in rows_of(WEBHOOK) if row not in alone))
+        rows = rows_of(WEBHOOK, with_gangs=configuration.gangs.enabled)
+        self.followed = Followed(client, (row for row in rows if row not in alone))
         stores = self.followed.stores
         for each in (CONFIGURATION_VERSIONS, EVICTION_CONFIGURATION_VERSIONS):
             stores.of(each).subscribe(lambda *_: self._wake(self._look))
@@ -165,8 +169,19 @@ class WebhookProgram:
         tenure = Tenure(self.peers, books, lambda: pods.latest, lambda: pods.applied) if self.peers else None
         reviewer = Reviewer(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"), tenure)
         evictions = self._evictions(configuration, ledger, tenure, leadership)
-        self.ports = ports(reviewer, self.metrics, self.missing, evictions)
+        self.ports = ports(reviewer, self.metrics, self.missing, evictions, self._gangs(configuration))
         self._show()
+
+    def _gangs(self, configuration: Configuration) -> GangReviewer | None:
+        if not configuration.gangs.enabled:
+            return None
+        followed, quotas = self.followed, self.followed.informer(SCOPED_QUOTAS)
+        caches = GangCaches(
+            followed.stores.of(PRIORITY_CLASSES),
+            followed.stores.of(SCOPED_QUOTAS),
+            is_synced=lambda: followed.awaited.synced and quotas.synced,
+        )
+        return GangReviewer(GangAdmission(caches), self.metrics)
 
     def _evictions(
         self, configuration: Configuration, ledger: EvictionLedger, tenure: Tenure | None, leadership: Leadership

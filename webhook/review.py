@@ -86,6 +86,7 @@ class _PodSpec(TypedDict, total=False):
     priorityClassName: Any
     resources: Any
     schedulerName: Any
+    schedulingGates: Any
     tolerations: Any
     topologySpreadConstraints: Any
 
@@ -195,8 +196,8 @@ def _request(raw: dict[str, Any], size: int) -> AdmissionCall:
 # --- what the pod says of itself -------------------------------------------------------------------------------------
 
 
-def left_out(raw_pod: Mapping[str, Any], owner: Owner | None) -> Reason | None:
-    """Why this pod is none of ours, from the pod alone."""
+def left_out(raw_pod: Mapping[str, Any], owner: Owner | None, *, leaves_gangs: bool = False) -> Reason | None:
+    """Why this pod is none of ours, from the pod alone. While gangs are off, the name of a group means nothing."""
     metadata, spec = raw_pod["metadata"], raw_pod["spec"]
     if names.MIRROR in (metadata.get("annotations") or {}):
         return Reason.MIRROR
@@ -206,9 +207,23 @@ def left_out(raw_pod: Mapping[str, Any], owner: Owner | None) -> Reason | None:
         return Reason.FOREIGN_SCHEDULER
     if (metadata.get("labels") or {}).get(names.PLACEMENT) == names.DISABLED:
         return Reason.OPTED_OUT
+    if names.GANG_LABEL in (metadata.get("labels") or {}) or (leaves_gangs and is_in_group(metadata)):
+        return Reason.GANG
     if owner is None or owner.api_group != "apps" or owner.kind not in ("ReplicaSet", Kind.STATEFUL_SET):
         return Reason.NOT_A_WORKLOAD
     return None
+
+
+def is_in_group(raw_metadata: Mapping[str, Any]) -> bool:
+    """Its template names a gang."""
+    return bool(str((raw_metadata.get("annotations") or {}).get(names.POD_GROUP) or "").strip())
+
+
+def is_gated_member(raw_pod: Mapping[str, Any]) -> bool:
+    """It belongs to a gang and waits for it."""
+    gates = raw_pod["spec"].get("schedulingGates")
+    named = [each.get("name") for each in gates if isinstance(each, dict)] if isinstance(gates, list) else []
+    return is_in_group(raw_pod["metadata"]) and names.GANG_GATE in named
 
 
 def controller(raw_pod: Mapping[str, Any]) -> Owner | None:

@@ -14,6 +14,7 @@ from serving.probes import exposed, probe_routes
 from serving.routes import Routes
 from webhook import peers
 from webhook.evictions import EvictionReviewer
+from webhook.gangs import GangReviewer
 from webhook.metrics import WebhookMetrics
 from webhook.review import MalformedReview
 from webhook.reviewer import Reviewer
@@ -35,6 +36,7 @@ def ports(
     metrics: WebhookMetrics,
     missing: Callable[[], str | None],
     evictions: EvictionReviewer | None = None,
+    gangs: GangReviewer | None = None,
 ) -> PortAnswers:
     """`missing` gives what is missing until it is ready, or None."""
     probes = probe_routes(missing, lambda _request: exposed(metrics.text()))
@@ -42,6 +44,8 @@ def ports(
     reviews = {names.WEBHOOK_PATH: {"POST": admission.mutate}, names.HAND_OVER_PATH: {"POST": admission.hand_over}}
     if evictions is not None:
         reviews[names.EVICTION_PATH] = {"POST": EvictionRoute(evictions).evict}
+    if gangs is not None:
+        reviews[names.GANG_PATH] = {"POST": GangRoute(gangs).give_twin}
     return PortAnswers(Routes({**reviews, **probes}).answer, Routes(probes).answer)
 
 
@@ -89,6 +93,21 @@ class EvictionRoute:
         except MalformedReview as error:
             return text(400, str(error))
         return Response(200, answer) if isinstance(answer, bytes) else _later(answer)
+
+
+class GangRoute:
+    """The same for members of gangs."""
+
+    def __init__(self, reviewer: GangReviewer) -> None:
+        self._reviewer = reviewer
+
+    def give_twin(self, request: Request) -> Response:
+        if not request.headers.get(b"content-type", b"").lower().startswith(JSON):
+            return _not_json(request)
+        try:
+            return Response(200, self._reviewer.answer(request.body, request.dropped))
+        except MalformedReview as error:
+            return text(400, str(error))
 
 
 async def _later(answer: Awaitable[bytes]) -> Response:

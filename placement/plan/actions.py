@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from placement.gang.gang import GangStatus
 from placement.model import NOTHING, Class, Owner, Pod, Workload
 from placement.outage import Outage
 
@@ -22,6 +23,12 @@ class How(StrEnum):
     REPLACE = "replace"  # a pod that was never scheduled is created again, with what is known now
     BURY = "bury"  # a pod whose machine is gone
     DELETE = "delete"  # a released pod of a workload that wants none, or is gone: as its ReplicaSet would
+    RESERVE = "reserve"  # a node is kept free for a member of a gang, while it has its gate
+    UNRESERVE = "unreserve"  # no more
+    START = "start"  # the gate of a member is taken off, and it may go to the nodes of the plan
+    UNGATE = "ungate"  # the gate is taken off, without a plan: gangs are off, or a gang waits no longer
+    PREEMPT = "preempt"  # evicted: its room goes to a gang of higher priority
+    ROLL_BACK = "roll-back"  # a member of a gang that did not start whole is evicted: its owner creates it again
 
 
 class Why(StrEnum):
@@ -40,6 +47,7 @@ class Why(StrEnum):
     RETURN = "return"  # it was admitted soft, and came out on the other class
     OVERFLOW = "overflow"  # it is where it belongs, with the low priority of an outage that is over
     BALANCE = "balance"  # too many in one pool
+    GANG = "gang"  # gangs start whole, or not at all
     OVER = "over"  # the end of a move: its workload is gone or opted out, or the leader that knew why was restarted
 
     @property
@@ -122,6 +130,7 @@ class Action:
     text: str = ""
     rests_on: tuple[Pod, ...] = ()  # pods that must still serve when it is done: the replacement, the siblings
     owner: Owner | None = None  # its controller from then on, where it is released or put back
+    nodes: tuple[str, ...] = ()  # of a member of a gang: that is kept free for it, or where it may start
     in_every_mode: bool = False  # also while moves are paused: it undoes what we did, or replaces what is lost
 
     def raw(self) -> dict[str, Any]:
@@ -164,6 +173,7 @@ class Plan:
     skipped: tuple[Skipped, ...] = ()
     left: int = 0  # what is left to the next pass, which follows at once: annotations, pods on leaving nodes
     witnesses: tuple[tuple[Workload, Outage], ...] = ()  # whose pods are the evidence of outages
+    gangs: tuple[GangStatus, ...] = ()  # those that wait or start
 
     def raw(self) -> dict[str, Any]:
         return {"actions": [each.raw() for each in self.actions], "skipped": [each.raw() for each in self.skipped]}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from placement.model import NodeTerm, Pod
+from placement.model import FINISHED, NodeTerm, Pod
 from placement.selector import holds
 
-FINISHED = ("Failed", "Succeeded")
 Within = Callable[[str], Iterable[Pod]]  # by namespace: the pods that have a node
 
 

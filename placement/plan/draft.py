@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from placement.model import Pod
+from placement.gang.candidate import Candidate
+from placement.gang.claim import ClaimKey, claims_of
+from placement.gang.gang import GangStatus
+from placement.model import Key, Pod
 from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import Action, Blocked, How, Skipped, Why
@@ -28,8 +31,15 @@ class Draft:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.room = Room(scene.ground, scene.used, lambda: waiting_pods(scene), scene.neighbours)
+        for pod in scene.nominated:
+            self.room.hold(pod, pod.nominated)
         self.limits = MoveLimits(scene)
         self.way_out = WayOut(scene, self.room, self.skip)
+        self.gangs: dict[Key, GangStatus] = {}  # what became of each
+        self.claims = claims_of(scene.marked)  # victims of gangs that have not gone yet
+        self.kept_claims: set[ClaimKey] = set()  # those that go on
+        self.is_preempting = False  # for a gang: one at a time
+        self.searches = 0  # for victims
         self.short: list[Short] = []  # pods that lose their nodes, and for which their class has no room
         self.left = 0  # what is left to the next pass, which follows at once
         self.workloads = {each.group.workload.uid: each.group.workload for each in scene.assessments}
@@ -41,6 +51,11 @@ class Draft:
     def freed(self) -> Freed:
         """What is done about pods that find no node because of us. Looked for once, when a planner first asks."""
         return self.way_out.freed()
+
+    @cached_property
+    def candidates(self) -> Sequence[Candidate]:
+        """What may go for a gang."""
+        return () if self.scene.candidates is None else self.scene.candidates()
 
     def siblings(self, wish: Wish) -> tuple[Member, ...]:
         """The members of its workload, itself among them."""

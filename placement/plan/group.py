@@ -118,7 +118,7 @@ class Member(NamedTuple):
     @property
     def stands(self) -> bool:
         """It serves, and its node is not leaving."""
-        return self.pod.ready and self.site is not None and not self.site.is_leaving
+        return self.pod.serves and self.site is not None and not self.site.is_leaving
 
     @property
     def is_available(self) -> bool:
@@ -128,7 +128,7 @@ class Member(NamedTuple):
     @property
     def still_serves(self) -> bool:
         """The same, also where its node leaves: until then it counts."""
-        return self.pod.ready and self.site is not None and not self.is_new
+        return self.pod.serves and self.site is not None and not self.is_new
 
     @property
     def pool(self) -> Pool | None:

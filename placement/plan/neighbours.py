@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from placement.lack import Lack
-from placement.model import NOTHING, Namespace, Pod, PodTerm
-from placement.plan.census import FINISHED, Census
+from placement.model import FINISHED, NOTHING, Namespace, Pod, PodTerm
+from placement.plan.census import Census
 from placement.plan.ground import Ground, Site
 from placement.plan.storage import Storage
 from placement.selector import holds
@@ -167,7 +167,8 @@ class Neighbours:
 
     def within(self, namespace: str) -> Iterable[Pod]:
         """Pods of the namespace that have a node."""
-        return self._tenants.within(namespace)
+        found = self._tenants.within(namespace)
+        return (pod for pod in found if pod.uid not in self._gone) if self._gone else found
 
     def on(self, node: str) -> Iterator[Pod]:
         """Pods that take room there."""

@@ -21,6 +21,7 @@ class Relations:
     sets_of: Mapping[str, tuple[ReplicaSet, ...]]  # by owner
     pods_of: Mapping[str, tuple[Pod, ...]]  # by owner
     released_of: Mapping[str, tuple[Pod, ...]]  # by former owner
+    leaves_gangs: bool = False  # alone: gangs are switched on
 
     def is_opted_in(self, namespace: str) -> bool:
         found = self.namespaces.get(namespace)
@@ -31,7 +32,9 @@ class Relations:
         workload = self.workloads.get(uid)
         if workload is None or not self.is_opted_in(workload.namespace):
             return None
-        is_other = workload.is_opted_out is not opted_out or workload.template.is_placed_by_others
+        template = workload.template
+        is_gang = template.is_gang and self.leaves_gangs
+        is_other = workload.is_opted_out is not opted_out or template.is_placed_by_others or is_gang
         return None if is_other else workload
 
     def cohorts(self, workload: Workload) -> tuple[Cohort, ...]:

@@ -20,10 +20,11 @@ from placement.plan.group import all_terms, own_terms
 from placement.plan.neighbours import Neighbours
 from placement.plan.reach import NO_TAINTS, Reach, added_taints
 from placement.plan.search import PASSING, Asked, Search
-from placement.plan.spread import as_class
-from placement.plan.stock import Stock, Used
+from placement.plan.spread import SpreadCount, as_class
+from placement.plan.stock import Stock, Used, less
 
 MOST_KINDS = 100  # of waiting pods; where more wait, nobody knows who gets what, and nothing is proven
+MOST_ROUNDS = 8  # of pods that wait for company: a chain of them must not hold up the plan of all
 WAITING = NoPlace(Lack.ROOM, "all pods that wait")
 NO_NODES = NoPlace(Lack.NODES)
 
@@ -51,6 +52,7 @@ class Room:
     ) -> None:
         self.ground = ground
         self.neighbours = neighbours
+        self._used = used
         self._waiting = waiting
         self._promised = Stock(used, neighbours)  # in this plan
         self._expected = Stock(used, neighbours)  # the same, and what pods that wait will take
@@ -143,16 +145,77 @@ class Room:
         for each in Class if of is None else (of,):
             self._seat(each)
         pods = pods if of is None else [self._replacement(pod, of) for pod in pods]
-        largest_first = sorted(pods, key=_size, reverse=True)
+        largest_first = sorted(pods, key=size_of, reverse=True)
         if not self.targets(of):  # as when all spot is lost: then there may be very many pods
             return Joint({}, tuple([(pod, NO_NODES) for pod in largest_first]))
         near = self.neighbours
         beside = near.without(pod.uid for pod in pods) if near is not None and have_gone else near
-        return _joint(largest_first, _Together(self, self._expected.copy(beside), of).find)
+        return joint(largest_first, _Together(self, self._expected.copy(beside), of).find)
+
+    def without(self, gone: Iterable[Pod]) -> Room:
+        """The same as if these pods had gone: what they use is free, and they count for nobody beside them.
+
+        Pods that wait keep the seats that they have now: what is freed is for the one who asks.
+        """
+        for of in Class:
+            self._seat(of)
+        left = [pod for pod in gone if pod.is_on_node]
+        used = less(self._used, left)
+        near = None if self.neighbours is None else self.neighbours.without(pod.uid for pod in left)
+        cleared = Room(self.ground, used, neighbours=near)
+        cleared._promised = self._promised.copy(near, used)
+        cleared._expected = self._expected.copy(near, used)
+        cleared._is_known = self._is_known
+        cleared._open = self._open  # taints and terms: the same for all
+        return cleared
+
+    def open_to(self, pod: Pod, of: Class | None = None) -> Sequence[Site]:
+        """The nodes that the pod may use by taints and node terms; of a class, as its replacement."""
+        return self._open_to(self._reach(pod, of), of, None)[0]
+
+    def tallies(self, pod: Pod) -> list[SpreadCount]:
+        """What the hard spread of the pod counts, as it is, once pods that wait have their seats."""
+        return [] if self.neighbours is None else self.stock().tallies(pod, self._reach(pod, None), None)
+
+    def stock(self) -> Stock:
+        """What is free once pods that wait have their seats: to read."""
+        for of in Class:
+            self._seat(of)
+        return self._expected
 
     def free(self, site: Site) -> dict[str, int]:
         self._seat(site.of)
         return self._expected.free(site)
+
+    # --- for gangs ---------------------------------------------------------------------------------------------------
+
+    def hold(self, pod: Pod, node: str) -> None:
+        """The node is kept free for the pod: nobody else is promised that room. One that is gone keeps nothing."""
+        site = self.ground.sites.get(node)
+        if site is not None:
+            self._promised.add(pod, site)
+            self._expected.add(pod, site)
+
+    def beside_promises(self) -> Stock:
+        """What is there, and promised: pods that wait do not take what is kept free for others. To add more to."""
+        return self._promised.copy()
+
+    def beside_all(self) -> Stock:
+        """The same, and what pods that wait will take."""
+        for each in Class:
+            self._seat(each)
+        return self._expected.copy()
+
+    def search_on(self, pod: Pod, stock: Stock, sites: Iterable[Site]) -> Search:
+        """For pods as they are, on those of these nodes that suit."""
+        reach = self._reach(pod, None)
+        there = [site for site in sites if reach.selects(site)]
+        found = [site for site in there if reach.tolerates(site)]
+        return Search(pod, Asked(reach), stock, found, NoPlace(Lack.TAINTS if there else Lack.TERMS))
+
+    def kind(self, pod: Pod, stock: Stock) -> tuple[object, ...]:
+        """Pods of one kind fit in the same places."""
+        return (pod.key if pod.needs.claims else None, *self._kind(pod, stock))
 
     # --- searches ----------------------------------------------------------------------------------------------------
 
@@ -272,12 +335,13 @@ class _Together:
         return self._searches[kind]
 
 
-def _joint(pods: Sequence[Pod], find: Callable[[Pod], str | NoPlace]) -> Joint:
-    """Those that are refused are tried again while others find a place: they may wait for company."""
+def joint(pods: Sequence[Pod], find: Callable[[Pod], str | NoPlace]) -> Joint:
+    """Those that are refused are tried again while others find a place, a few times: they may wait for company."""
     places: dict[str, str] = {}
     left = list(pods)
-    while True:
-        refused: list[tuple[Pod, NoPlace]] = []
+    refused: list[tuple[Pod, NoPlace]] = []
+    for _ in range(MOST_ROUNDS):
+        refused = []
         for pod in left:
             found = find(pod)
             if isinstance(found, NoPlace):
@@ -285,9 +349,10 @@ def _joint(pods: Sequence[Pod], find: Callable[[Pod], str | NoPlace]) -> Joint:
             else:
                 places[pod.uid] = found
         if len(refused) in (0, len(left)) or not any(each.lack in PASSING for _, each in refused):
-            return Joint(places, tuple(refused))
+            break
         left = [pod for pod, _ in refused]
+    return Joint(places, tuple(refused))
 
 
-def _size(pod: Pod) -> tuple[int, int]:
+def size_of(pod: Pod) -> tuple[int, int]:
     return (pod.needs.requests.get("cpu", 0), pod.needs.requests.get("memory", 0))

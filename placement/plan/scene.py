@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placement.classes import Classes
-from placement.model import Budget, Class, Pod, Pool
+from placement.gang.candidate import Candidate
+from placement.gang.gang import Gang
+from placement.model import Budget, Class, Key, Pod, Pool
 from placement.outage import Demand, Outages, Shape
 from placement.outcome import Outcome
 from placement.plan.actions import How
@@ -57,6 +59,14 @@ class Scene:
     left_behind: Sequence[LeftBehind] = ()  # released pods that no assessment covers
     gathering: Collection[str] = ()  # nodes that have just begun to leave: others may follow
     is_denied: Callable[[Pod], bool] = lambda _pod: False  # an autoscaler last said that it can bring no node
+    gangs: Sequence[Gang] = ()  # those that wait or start
+    resting: Mapping[Key, str] = field(default_factory=dict)  # gangs that were tried a moment ago, and why they wait
+    nominated: Collection[Pod] = ()  # pods of others for which a node is kept free
+    strays: Collection[Pod] = ()  # pods with our gate that no gang will ever start
+    candidates: Callable[[], Sequence[Candidate]] | None = None  # what may go for a gang; None: nothing may
+    marked: Sequence[Pod] = ()  # pods that are to make room for a gang
+    marking: Collection[Key] = ()  # gangs for which such marks were written or removed, and that is not seen yet
+    preempted: Mapping[str, int] = field(default_factory=dict)  # evicted for gangs this hour, by namespace; "": in all
 
     def is_coming(self, pod: Pod) -> bool:
         """An autoscaler reported recently that it adds a node. A report from the future is not trusted."""

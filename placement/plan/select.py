@@ -9,7 +9,18 @@ from placement.model import Workload
 from placement.outage import Outage
 from placement.plan.actions import Action, Plan
 from placement.plan.draft import Draft
-from placement.plan.planners import annotation, leaving, losses, moves, remains, successors, sweeps, way_out
+from placement.plan.planners import (
+    annotation,
+    gangs,
+    leaving,
+    losses,
+    moves,
+    remains,
+    reservations,
+    successors,
+    sweeps,
+    way_out,
+)
 from placement.plan.scene import Scene
 
 Planner = Callable[[Draft], Iterable[Action]]
@@ -28,6 +39,7 @@ def by_reason(*planners: Planner) -> Planner:
 # First what restores service, then what improves it. A planner takes its room and charges the limits before the next
 # one is asked, so the order is also the order of precedence.
 PLANNERS: tuple[Planner, ...] = (
+    reservations.plan,
     losses.plan,
     leaving.plan,
     sweeps.plan,
@@ -35,6 +47,7 @@ PLANNERS: tuple[Planner, ...] = (
     successors.plan,
     by_reason(annotation.plan, moves.plan),
     remains.plan,
+    gangs.plan,
 )
 
 
@@ -44,7 +57,8 @@ def plan(scene: Scene, planners: Sequence[Planner] = PLANNERS) -> Plan:
     While moves are paused only what is done in every mode: the way out of our own constraint, what was lost, the end of
     releases that their Deployment has overtaken.
     """
-    if not (scene.assessments or scene.left_behind or scene.outages.standing(scene.now)):
+    about_gangs = scene.gangs or scene.strays or scene.marked
+    if not (scene.assessments or scene.left_behind or about_gangs or scene.outages.standing(scene.now)):
         return Plan()
     draft = Draft(scene)
     planned = [action for planner in planners for action in planner(draft)]
@@ -59,6 +73,7 @@ def plan(scene: Scene, planners: Sequence[Planner] = PLANNERS) -> Plan:
         tuple(draft.skipped()),
         draft.left,
         tuple(_witnesses(noted, draft.workloads.values())),
+        tuple(draft.gangs.values()),
     )
 
 

@@ -72,6 +72,14 @@ class SpreadCount:
         while not self._levels[self._least]:
             self._least += 1
 
+    @property
+    def domain_of(self) -> Mapping[str, str]:
+        """By node; a node that does not count is left out."""
+        return self._domains
+
+    def selects(self, pod: Pod) -> bool:
+        return bool(self.selector) and holds(self.selector, pod.labels)
+
     def left_by(self, old: Pod, *, goes_first: bool) -> str | None:
         """The domain that counts one less once the old pod goes. One that is released loses its revision's label."""
         is_released = not goes_first and any(each.key == names.POD_TEMPLATE_HASH for each in self.selector)

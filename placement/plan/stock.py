@@ -24,7 +24,15 @@ def host_ports(needs: Needs) -> Iterator[str]:
         yield f"host-port/{number}/{protocol}/{ip}"
 
 
-def _clashing(port: HostPort) -> tuple[str, ...]:
+def taken_by(needs: Needs) -> Iterator[tuple[str, int]]:
+    """What one pod takes of its node; a key may come twice."""
+    yield from needs.requests.items()
+    if needs.host_ports:
+        yield from ((key, 1) for key in host_ports(needs))
+    yield "pods", 1
+
+
+def clashing(port: HostPort) -> tuple[str, ...]:
     """What must not be there: for all addresses any, for one address itself and all addresses."""
     every = f"host-port/{port.number}/{port.protocol}"
     return (every,) if port.ip == EVERY_ADDRESS else (f"{every}/{port.ip}", f"{every}/{EVERY_ADDRESS}")
@@ -38,6 +46,24 @@ def amounts_of(pods: Iterable[Pod]) -> Counter[str]:
         taken.update(host_ports(pod.needs))
         taken["pods"] += 1
     return taken
+
+
+def less(used: Used, gone: Iterable[Pod]) -> Used:
+    """What is used once these pods have gone."""
+    freed: dict[str, list[Pod]] = {}
+    for pod in gone:
+        freed.setdefault(pod.node, []).append(pod)
+    changed: dict[str, Mapping[str, int]] = {}
+    for node, pods in freed.items():
+        left = changed[node] = dict(used(node))
+        for pod in pods:
+            for key, amount in taken_by(pod.needs):
+                left[key] = left.get(key, 0) - amount
+
+    def used_then(node: str) -> Mapping[str, int]:
+        return changed[node] if node in changed else used(node)
+
+    return used_then
 
 
 class Stock:
@@ -61,9 +87,9 @@ class Stock:
         for tally in self._tallies_in.get(pod.namespace, ()):
             tally.add(pod, node)
 
-    def copy(self, neighbours: Neighbours | None = None) -> Stock:
-        """To add more to; beside others, if they are given."""
-        copied = Stock(self._used, neighbours or self.neighbours)
+    def copy(self, neighbours: Neighbours | None = None, used: Used | None = None) -> Stock:
+        """To add more to; beside others, or on what others use, if they are given."""
+        copied = Stock(used or self._used, neighbours or self.neighbours)
         copied._amounts = {node: Counter(taken) for node, taken in self._amounts.items()}
         copied.crowd = self.crowd.copy()
         copied.made = self.made
@@ -91,9 +117,15 @@ class Stock:
             if amount and there.get(key, 0) - used.get(key, 0) - added.get(key, 0) < amount:
                 return NoPlace(Lack.ROOM, key)
         for port in needs.host_ports:
-            if any(used.get(key) or added.get(key) for key in _clashing(port)):
+            if any(used.get(key) or added.get(key) for key in clashing(port)):
                 return NoPlace(Lack.PORTS, str(port.number))
         return None
+
+    def left(self, site: Site, keys: Iterable[str]) -> list[int]:
+        """What is free of each; of a host port, less than nothing where it is taken."""
+        used, added = self._taken(site)
+        there = site.node.allocatable
+        return [there.get(key, 0) - used.get(key, 0) - added.get(key, 0) for key in keys]
 
     def _taken(self, site: Site) -> tuple[Mapping[str, int], Mapping[str, int]]:
         return self._used(site.node.name), self._amounts.get(site.node.name, NO_AMOUNTS)

@@ -257,3 +257,12 @@ def test_who_is_not_opted_in_is_told_how_to() -> None:
     with pytest.raises(UsageError) as raised:
         explained(Picture(closed, now=NOW), "shop/web")
     assert raised.value.hint == "opt in with: kubectl label namespace shop spotweave.dev/placement=enabled"
+
+
+def test_members_of_a_gang_are_shown_where_to_look() -> None:
+    """Nobody is told that pods of a Job are left alone: this one waits for us."""
+    waiting = Pod(
+        "shop", "train-x", owner=Owner("Job", "train", "j", "batch"), labels={names.GANG_LABEL: names.GANG_MEMBER}
+    )
+    lines = explained(replace(PICTURE, snapshot=replace(SHOP, pods=(*SHOP.pods, waiting))), "shop/train-x").raw["lines"]
+    assert "`spotweave queue` shows it" in "\n".join(lines)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.main import main
-from demo.supervisor import Installed, Process, running, wait_until_ready
+from demo.supervisor import Installed, Process, wait_until_ready
 from kube.client import Client, connect
 from kube.crashpoints import VARIABLE
 from kube.errors import AlreadyExists
@@ -29,6 +29,7 @@ from placement.plan.actions import Why
 from rebalancer.program import WRITERS
 from report.status import WorkloadStatus
 from tests.builders.api import raw_budget, raw_namespace, raw_workload
+from tests.cluster.killing import running
 from tests.cluster.namespaceuser import NamespaceUser, failed_open, label, wait_for
 from tests.cluster.servinghistory import ServingHistory, tracking_serving
 
@@ -227,7 +228,7 @@ class ClusterSetup:
     def start(self, fault: str = "") -> Process:
         """One more, with a fault if one is given. If none lives, it leads at once and need not wait for a Lease."""
         if not self.rebalancers:
-            _give_up_lease(self.user.client)
+            give_up_lease(self.user.client)
         process = self.installed.add(names.REBALANCER_COMPONENT, **({VARIABLE: fault} if fault else {}))
         if not fault:
             wait_until_ready([process])
@@ -296,7 +297,7 @@ def _is_empty(client: Client, path: str) -> bool:
     return not client.get_json(path)["items"]
 
 
-def _give_up_lease(client: Client) -> None:
+def give_up_lease(client: Client) -> None:
     """As the last leader would have, had it been asked: the test knows that nobody leads."""
     try:
         client.post(LEASES, lease_object(released_spec()))

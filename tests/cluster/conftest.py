@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from demo.supervisor import Installed, running
+from demo.supervisor import Installed
 from kube.client import Client, connect
 from localcluster import LocalCluster
 from tests.cluster.clustersetup import ClusterSetup, cluster_setup
+from tests.cluster.gangs import CONFIGURATION, GROUP, create, is_gated, raw_member
 from tests.cluster.idleleader import IdleLeader, holding_lease
-from tests.cluster.namespaceuser import NamespaceUser, label
+from tests.cluster.killing import running
+from tests.cluster.namespaceuser import NamespaceUser, label, wait_for
 
 
 @pytest.fixture(scope="session")
@@ -72,3 +74,11 @@ def shared_setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSe
 def setup(shared_setup: ClusterSetup) -> Iterator[ClusterSetup]:
     yield shared_setup
     shared_setup.clear()
+
+
+@pytest.fixture(scope="module")
+def gangs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSetup]:
+    """A cluster with gangs switched on, one webhook and no rebalancer: whoever waits goes on waiting."""
+    with cluster_setup(tmp_path_factory.mktemp("config"), configuration=CONFIGURATION, webhooks=1) as setup:
+        wait_for("the gate", lambda: is_gated(create(setup.user, raw_member("probe", GROUP), dry=True)))
+        yield setup

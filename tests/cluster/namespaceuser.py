@@ -20,6 +20,7 @@ from kube.snapshot import read_snapshot
 from placement import names
 from placement.slots import Mix
 from report.status import WorkloadStatus, statuses
+from tests.timing import within
 
 PATIENCE_SECONDS = 120.0  # a bound for what never comes, no measure
 # Walks with a rest after each, and steps of a walk: two minutes of each kind in a soak, else a quarter of a minute.
@@ -48,6 +49,15 @@ def wait_for(what: str, condition: Callable[[], object], timeout_seconds: float 
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_seconds:.0f} s in vain for {what}"
         time.sleep(0.05)
+
+
+def wait_within(
+    what: str, condition: Callable[[], object], limit_seconds: float, patience_seconds: float = PATIENCE_SECONDS
+) -> None:
+    """Waits for what comes in the end. How long it took is printed, and judged by `make soak` alone (`timed`)."""
+    began = time.monotonic()
+    wait_for(what, condition, patience_seconds)
+    within(what, time.monotonic() - began, limit_seconds)
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,10 @@ def test_the_demo_tells_its_story_and_ends_well() -> None:
         text = until(lines, "The dashboard")
         page = re.findall(r"http://127\.0\.0\.1:\d+/", text)[0]
         text += until(lines, "All spot nodes disappear")
-        wait_for("the page to show no spot", lambda: shared(page)["spot"] == 0, 30)
+        wait_for("the page to show no spot", lambda: shared(page)["spot"] == 0)
         assert shared(page)["onDemand"] > 0
         text += until(lines, "Spot is back")
-        wait_for("the page to show spot again", lambda: shared(page)["spot"] > 0, 90)
+        wait_for("the page to show spot again", lambda: shared(page)["spot"] > 0)
         text += "".join(lines)
         assert process.wait(30) == 0
     finally:

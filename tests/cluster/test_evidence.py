@@ -20,6 +20,7 @@ from tests.cluster.clustersetup import PLAIN, ClusterSetup, cluster_setup
 from tests.cluster.namespaceuser import wait_for
 from tests.cluster.podobserver import PodObserver, observing_pods
 from tests.cluster.tenant import answer, empty, noted, on_spot, required, tenant
+from tests.timing import timed, within
 
 pytestmark = pytest.mark.cluster
 
@@ -31,6 +32,7 @@ PROFILE = Profile(
         for zone in "abc"
     )
 )
+COOL_DOWN_SECONDS = 120.0  # who waits for that is slowed
 CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 10s, afterRollout: 0s}\n"
 REPLICAS = 20
 FALLBACK_SECONDS = 5
@@ -169,9 +171,10 @@ class RatioChange:
     seconds: float
     at_once: int
 
-    def is_as_fast_as(self, other: RatioChange) -> bool:
-        """As many moves at once, and as long but for what a machine with other work does to it."""
-        return self.at_once >= other.at_once and self.seconds <= 2 * other.seconds + 10.0
+    def is_slowed(self, other: RatioChange) -> bool:
+        """Fewer moves at once than in another change. How long both took is judged by `make soak`."""
+        within("the ratio was changed", self.seconds, 2 * other.seconds + 10.0)
+        return self.at_once < other.at_once
 
 
 def change(setup: ClusterSetup, observer: PodObserver, name: str = "web") -> RatioChange:
@@ -180,7 +183,7 @@ def change(setup: ClusterSetup, observer: PodObserver, name: str = "web") -> Rat
     began = time.monotonic()
     for ratio, mix in (("30%", Mix(6, 14)), ("70%", Mix(14, 6))):
         setup.annotate(name, spot_ratio=ratio)
-        assert setup.settles(name, patience=60.0)[name].actual == mix
+        assert setup.settles(name, patience=COOL_DOWN_SECONDS)[name].actual == mix
     assert setup.history.worst(name) == REPLICAS
     return RatioChange(time.monotonic() - began, observer.most_released(name))
 
@@ -198,7 +201,7 @@ def alone(shared_setup: ClusterSetup, observer: PodObserver) -> RatioChange:
 def is_repaired(setup: ClusterSetup, floor: int) -> None:
     """With a floor above the mix, pods move to on-demand until it holds."""
     setup.annotate("web", min_on_demand=str(floor))
-    found = setup.settles("web", patience=30.0)["web"]
+    found = setup.settles("web", patience=COOL_DOWN_SECONDS)["web"]
     assert found.actual == Mix(found.workload.replicas - floor, floor)
 
 
@@ -220,6 +223,7 @@ def undone(setup: ClusterSetup, apps: list[str]) -> int:
     return sum(any(names.UNDONE in pod["metadata"]["annotations"] for pod in setup.user.pods(app)) for app in apps)
 
 
+@timed
 def test_moves_that_fail_in_one_namespace_slow_no_other(
     setup: ClusterSetup, flawed: ClusterSetup, alone: RatioChange, observer: PodObserver
 ) -> None:
@@ -238,7 +242,7 @@ def test_moves_that_fail_in_one_namespace_slow_no_other(
     wait_for("a move of each to be undone", lambda: undone(flawed, flaws) == len(flaws))
     found = change(setup, observer)
     print(f"{found}; alone {alone}")
-    assert found.is_as_fast_as(alone)
+    assert not found.is_slowed(alone)
     is_repaired(setup, 8)
     assert setup.history.worst("web") == REPLICAS
 
@@ -282,6 +286,7 @@ def waiting(setup: ClusterSetup) -> dict[str, int]:
     return {app: sum(not pod["spec"].get("nodeName") for pod in setup.user.pods(app)) for app in BROKEN}
 
 
+@timed
 def test_pods_that_nothing_helps_slow_no_other(
     shared_setup: ClusterSetup, broken: HopelessWorkloads, alone: RatioChange, observer: PodObserver
 ) -> None:
@@ -291,7 +296,7 @@ def test_pods_that_nothing_helps_slow_no_other(
         shared_setup.settles("web")
         found = change(shared_setup, observer)
         print(f"{found}; alone {alone}")
-        assert found.is_as_fast_as(alone)
+        assert not found.is_slowed(alone)
         shared_setup.user.scale("web", REPLICAS + 4)
         assert shared_setup.settles("web")["web"].soft == 0
         assert required(shared_setup.user, "web") == on_spot(shared_setup.user, "web") == 16
@@ -300,6 +305,7 @@ def test_pods_that_nothing_helps_slow_no_other(
         empty(shared_setup.user)
 
 
+@timed
 def test_pods_that_nothing_helps_slow_none_beside_them(
     broken: HopelessWorkloads, alone: RatioChange, observer: PodObserver
 ) -> None:
@@ -308,7 +314,7 @@ def test_pods_that_nothing_helps_slow_none_beside_them(
     broken.setup.settles("beside")
     found = change(broken.setup, observer, "beside")
     print(f"{found}; alone {alone}")
-    assert found.is_as_fast_as(alone)
+    assert not found.is_slowed(alone)
     assert required(broken.setup.user, "beside") == on_spot(broken.setup.user, "beside") == 14
 
 

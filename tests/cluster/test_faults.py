@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from kube.client import Client, connect
 from localcluster import LocalCluster, Options, demo_profile
 from tests.builders.api import raw_namespace, raw_workload
+from tests.cluster.killing import forget_webhooks
 from tests.cluster.namespaceuser import NamespaceUser, is_exact, label, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -39,6 +40,7 @@ def user(own_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[
     client.post("/api/v1/namespaces", raw_namespace(name))
     label(client, name)
     yield NamespaceUser(client, Path(own_cluster.kubeconfig), name)
+    forget_webhooks(client)
     client.delete(f"/api/v1/namespaces/{name}")
     client.close()
 
@@ -49,17 +51,21 @@ def spotweave_run(
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
     """`spotweave run` as a user starts it; gives the process and the line that says it is ready.
 
-    Without a rebalancer, which would repair what is to be seen.
+    Without a rebalancer, which would repair what is to be seen. What still runs at the end is killed, and its programs
+    with it: an orderly end takes ten seconds.
     """
     options = ("--rebalancers", str(rebalancers), "--log-level", "warning")
     command = [sys.executable, "-m", "cli.main", "run", "--kubeconfig", str(kubeconfig), *options]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, **(environment or {})})
     try:
         assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())
+        ready = json.loads(process.stdout.readline())
+        yield process, ready
+        process.kill()
+        wait_for("its programs to end", lambda: not any(map(is_running, ready["pids"].values())))
     finally:
-        process.terminate()
-        process.wait(30)
+        process.kill()
+        process.wait()
         process.stdout.close() if process.stdout else None
 
 
@@ -136,8 +142,8 @@ def test_kill_9_of_run_leaves_no_process_port_or_file(user: NamespaceUser, tmp_p
         assert addresses
         process.kill()
         process.wait()
-        wait_for("its programs to end", lambda: not any(map(is_running, pids)), 5)
-    wait_for("its ports to be free", lambda: listening_addresses().isdisjoint(addresses), 5)
+        wait_for("its programs to end", lambda: not any(map(is_running, pids)))
+    wait_for("its ports to be free", lambda: listening_addresses().isdisjoint(addresses))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,18 +153,20 @@ def test_kill_9_of_the_demo_leaves_no_process_port_or_file(tmp_path: Path) -> No
     demo = [sys.executable, "-m", "cli.main", "demo"]
     process = subprocess.Popen(demo, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, **marks}, text=True)
     assert process.stdout is not None
-    lines = iter(process.stdout.readline, "")
-    assert any("web scales to 25" in line for line in lines)
-    family = marked(str(tmp_path))
-    addresses, directories = listening(family), directories_of(family)
-    assert directories
-    assert len(family) >= 7  # demo, webhook, etcd, three of Kubernetes, KWOK
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    wait_for("the family to end", lambda: marked(str(tmp_path)) == [], 15)
-    wait_for("its ports to be free", lambda: listening_addresses().isdisjoint(addresses), 5)
-    wait_for("its directory to go", lambda: not any(directory.exists() for directory in directories), 5)
+    try:
+        lines = iter(process.stdout.readline, "")
+        assert any("web scales to 25" in line for line in lines)
+        family = marked(str(tmp_path))
+        addresses, directories = listening(family), directories_of(family)
+        assert directories
+        assert len(family) >= 7  # demo, webhook, etcd, three of Kubernetes, KWOK
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    wait_for("the family to end", lambda: marked(str(tmp_path)) == [])
+    wait_for("its ports to be free", lambda: listening_addresses().isdisjoint(addresses))
+    wait_for("its directory to go", lambda: not any(directory.exists() for directory in directories))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -170,8 +178,16 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def directories_of(pids: list[int]) -> set[Path]:
     """The clusters' directories that stand in these processes' arguments."""
-    arguments = " ".join(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in pids)
+    arguments = " ".join(map(arguments_of, pids))
     return {Path(found) for found in re.findall(r"/[\w/.-]*/spotweave-cluster-\w+", arguments)}
+
+
+def arguments_of(pid: int) -> str:
+    """Those of a process; none if it has ended meanwhile, as a `kubectl` does."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
 
 
 def marked(mark: str) -> list[int]:
@@ -187,14 +203,13 @@ def marked(mark: str) -> list[int]:
 
 
 def listening(pids: list[int]) -> set[str]:
-    """The addresses that these processes listen on."""
+    """The addresses that these processes listen on, if they have not ended meanwhile."""
     sockets = set()
     for pid in pids:
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                sockets.add(os.readlink(descriptor))
-            except OSError:
-                continue
+        with suppress(OSError):
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    sockets.add(os.readlink(descriptor))
     return {address for address, inode in _listeners() if f"socket:[{inode}]" in sockets}
 
 

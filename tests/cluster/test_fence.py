@@ -140,14 +140,45 @@ def test_a_lost_pod_is_failed_and_deleted(user: NamespaceUser, writer: PodWriter
     assert not user.exists(path_of(key))
 
 
-def test_a_pod_is_nominated(user: NamespaceUser, rebalancer: Client) -> None:
-    """Set and cleared, for gangs, while it waits."""
-    key = Key(user.namespace, "gated")
-    raw = {"metadata": {"name": key.name}, "spec": raw_pod_spec(schedulingGates=[{"name": "example.com/wait"}])}
-    user.client.post(user.pods_path, raw)
-    for node in ("nowhere", None):
-        rebalancer.patch(f"{path_of(key)}/status", {"status": {"nominatedNodeName": node}})
-    assert "nominatedNodeName" not in user.client.get_json(path_of(key))["status"]
+def gated(user: NamespaceUser, *gates: str, **labels: str) -> Key:
+    """A pod that waits for its gates, as a member of a gang does."""
+    key = Key(user.namespace, f"p{next(_numbers)}")
+    metadata = {"name": key.name, "labels": {names.GANG_LABEL: names.GANG_MEMBER, **labels}}
+    spec = raw_pod_spec(schedulingGates=[{"name": gate} for gate in gates])
+    user.client.post(user.pods_path, {"metadata": metadata, "spec": spec})
+    return key
+
+
+WITHOUT_OURS = {"spec": {"schedulingGates": [{"$patch": "delete", "name": names.GANG_GATE}]}}
+
+
+def test_our_gate_is_taken_off_though_gangs_are_off(user: NamespaceUser, rebalancer: Client) -> None:
+    """So that no pod waits for ever. Somebody else's gate stays, and the annotation of the plan may go with ours."""
+    key = gated(user, "example.com/wait", names.GANG_GATE)
+    user.client.patch(path_of(key), metadata(annotations={names.GANG_PLAN: "x"}))
+    patch = {**WITHOUT_OURS, **metadata(annotations={names.GANG_PLAN: None})}
+    rebalancer.patch(path_of(key), patch, content_type=STRATEGIC_PATCH)
+    written = user.client.get_json(path_of(key))
+    assert written["spec"]["schedulingGates"] == [{"name": "example.com/wait"}]
+    assert names.GANG_PLAN not in written["metadata"].get("annotations", {})
+
+
+def test_our_gate_is_taken_off_after_an_opt_out(user: NamespaceUser, rebalancer: Client, writer: PodWriter) -> None:
+    """And a nomination is cleared; nothing else is done there."""
+    key, other = gated(user, names.GANG_GATE), gated(user, names.GANG_GATE)
+    for each in (key, other):
+        user.client.patch(f"{path_of(each)}/status", status(nominatedNodeName="nowhere"))
+    user.client.patch(f"/api/v1/namespaces/{user.namespace}", metadata(labels={names.PLACEMENT: None}))
+    uid, tries = user.client.get_json(path_of(key))["metadata"]["uid"], map(str, count())
+    wait_for(
+        "the opt-out to be seen", lambda: writer.annotate(key, uid, {names.MOVED: next(tries)}) is Outcome.IMPOSSIBLE
+    )
+    rebalancer.patch(path_of(key), WITHOUT_OURS, content_type=STRATEGIC_PATCH)
+    rebalancer.patch(f"{path_of(other)}/status", status(nominatedNodeName=None))
+    with pytest.raises(Forbidden, match=FENCE):
+        rebalancer.patch(f"{path_of(other)}/status", status(nominatedNodeName="elsewhere"))
+    assert "schedulingGates" not in user.client.get_json(path_of(key))["spec"]
+    assert "nominatedNodeName" not in user.client.get_json(path_of(other))["status"]
 
 
 @pytest.mark.usefixtures("no_leader")
@@ -244,6 +275,50 @@ def test_no_more_than_that(
         rebalancer.patch(f"{path_of(key)}/{part}" if part else path_of(key), patch, content_type=kind)
     assert FENCE in caught.value.message
     assert user.client.get_json(path_of(key)) == before
+
+
+def with_affinity(*values: str) -> dict[str, Any]:
+    terms = [{"matchExpressions": [{"key": names.HOSTNAME, "operator": "In", "values": list(values)}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"spec": {**WITHOUT_OURS["spec"], "affinity": {"nodeAffinity": required}}}
+
+
+NOT_WITHOUT_GANGS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a node is nominated": ("status", status(nominatedNodeName="nowhere"), "nominates nodes only"),
+    "a member is started on chosen nodes": ("", with_affinity("n1"), "no pod's spec"),
+    "somebody else's gate is taken off": (
+        "",
+        {"spec": {"schedulingGates": [{"$patch": "delete", "name": "example.com/wait"}]}},
+        "no pod's spec",
+    ),
+    "all gates are taken off": ("", {"spec": {"schedulingGates": None}}, "no pod's spec"),
+    "a selector is added beside": (
+        "",
+        {"spec": {**WITHOUT_OURS["spec"], "nodeSelector": {"a": "b"}}},
+        "no pod's spec",
+    ),
+}
+
+
+@pytest.mark.parametrize(("part", "patch", "says"), NOT_WITHOUT_GANGS.values(), ids=NOT_WITHOUT_GANGS.keys())
+def test_what_only_gangs_need_is_refused_while_they_are_off(
+    user: NamespaceUser, rebalancer: Client, part: str, patch: dict[str, Any], says: str
+) -> None:
+    """RBAC cannot tell it from what the rebalancer needs anyway."""
+    key = gated(user, "example.com/wait", names.GANG_GATE)
+    before = user.client.get_json(path_of(key))
+    with pytest.raises(Forbidden, match=says) as caught:
+        rebalancer.patch(f"{path_of(key)}/{part}" if part else path_of(key), patch, content_type=STRATEGIC_PATCH)
+    assert FENCE in caught.value.message
+    assert user.client.get_json(path_of(key)) == before
+
+
+def test_nobody_becomes_a_member_later(user: NamespaceUser, rebalancer: Client) -> None:
+    """Else any pod that waits could be given nodes. The label may go."""
+    key, _ = make_pod(user.client, user.namespace)
+    with pytest.raises(Forbidden, match="no pod a member"):
+        rebalancer.patch(path_of(key), metadata(labels={names.GANG_LABEL: names.GANG_MEMBER}))
+    rebalancer.patch(path_of(gated(user, names.GANG_GATE)), metadata(labels={names.GANG_LABEL: None}))
 
 
 ACTS: dict[str, Callable[[PodWriter, Key, str], Outcome]] = {

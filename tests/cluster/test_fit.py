@@ -21,7 +21,7 @@ def client() -> Iterator[Client]:
 
 
 @pytest.mark.parametrize(
-    "count", [100, pytest.param(5000, marks=[pytest.mark.soak, pytest.mark.timeout(14_400)])], ids=str
+    "count", [60, pytest.param(5000, marks=[pytest.mark.soak, pytest.mark.timeout(14_400)])], ids=str
 )
 def test_what_fits_here_fits_there(client: Client, count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Random small clusters: every node that we name takes its pod. What we miss is printed, and stays rare."""

@@ -22,12 +22,13 @@ from kube.client import Client, connect
 from kube.events import EventWriter
 from localcluster import LocalCluster, kubectl
 from placement import names
-from placement.lint import SHOWN_LENGTH, LintedObject, findings_in
+from placement.gang.terms import ROWS, terms_of
+from placement.lint import GROUP_EXPECTED, SHOWN_LENGTH, LintedObject, findings_in
 from placement.model import Kind, Workload
 from placement.policy import LONGEST_VALUE, SETTINGS, WHITE_SPACE, Mistake, Setting, mistakes_in
-from tests.builders.api import raw_workload
+from tests.builders.api import raw_template, raw_workload
 from tests.cluster.namespaceuser import NamespaceUser, wait_for
-from tests.placement.test_lint import shaped
+from tests.placement.test_lint import GANG_TEXTS, UNDECIDED, shaped
 from tests.placement.test_policy import INVALID, VALID
 from tests.placement.test_window import BAD_WINDOWS, WINDOWS
 
@@ -199,6 +200,32 @@ def test_all_that_lint_finds_offline_is_told(teller: DryRunWarnings, kind: str) 
     )
     told = teller.told(f"/apis/apps/v1/namespaces/{NAMESPACE}/{kind.lower()}s", raw)
     assert sorted(told) == sorted(f"workload {each}" for each in found)
+
+
+GANG_EDGES = [text for text in GANG_TEXTS if "\n" not in text]
+
+
+@pytest.mark.parametrize("annotation", [names.POD_GROUP, *ROWS])
+def test_a_gangs_mistakes_are_told_on_the_template_of_a_job(teller: DryRunWarnings, annotation: str) -> None:
+    """Exactly where the parser finds them; a value that is not supported yet is told, too."""
+    jobs = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+    template = raw_template("train", restartPolicy="Never")
+    for text in GANG_EDGES:
+        written = {names.POD_GROUP: "a", annotation: text}
+        template["metadata"]["annotations"] = written
+        told = teller.told(jobs, {"metadata": {"name": "train"}, "spec": {"template": template}})
+        is_wrong = bool(terms_of(written)[1]) and (text, annotation) not in UNDECIDED
+        assert any(f" {annotation}: '" in each for each in told) is is_wrong, (text, told)
+
+
+def test_what_is_said_of_no_gang_is_told(teller: DryRunWarnings) -> None:
+    """Without a name there is none; a Job elsewhere is not looked at."""
+    template = raw_template("train", restartPolicy="Never")
+    template["metadata"]["annotations"] = {names.POD_GROUP_SIZE: "4"}
+    raw = {"metadata": {"name": "train"}, "spec": {"template": template}}
+    (told,) = teller.told(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", raw)
+    assert told == f"workload {names.POD_GROUP_SIZE}: '4' is ignored; expected {GROUP_EXPECTED}"
+    assert teller.told("/apis/batch/v1/namespaces/default/jobs", raw) == []
 
 
 @pytest.mark.parametrize(

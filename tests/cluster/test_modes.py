@@ -20,7 +20,7 @@ from localcluster.nodes import create_nodes, raw_node
 from placement import names
 from placement.slots import Mix
 from tests.cluster.clustersetup import ClusterSetup, StartPace, cluster_setup
-from tests.cluster.namespaceuser import wait_for
+from tests.cluster.namespaceuser import wait_for, wait_within
 from tests.cluster.podobserver import PodObserver, observing_pods
 from tests.cluster.tenant import clear_outages, empty, next_pod, on_spot, required, requires_spot, tenant
 from tests.timing import timed, within
@@ -31,7 +31,7 @@ REPLICAS, SPOT = 10, 7
 FALLBACK_SECONDS = 10
 MORE_SECONDS = 10.0
 COLLECTION_SECONDS = 60.0  # until Kubernetes itself collects pods whose node is gone
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 ALL_SPOT = Choice(all_spot=True)
 SOON = {names.SPOT_FALLBACK_AFTER: f"{FALLBACK_SECONDS}s"}
 EVERY_SLOT_SPOT = {names.SPOT_RATIO: "100%", names.MIN_ON_DEMAND: "0"}
@@ -115,6 +115,7 @@ def bring_spot(setup: ClusterSetup) -> None:
     create_nodes(setup.cluster.api, [raw_node(pool, f"new-{pool.name}", profile.region) for pool in pools])
 
 
+@timed
 def test_all_spot_lost_in_plan_only_and_off_and_back_to_auto(modes: ModesSetup) -> None:
     """Whether pods were created in that mode or the mode was changed later: all serve again in time.
 
@@ -159,8 +160,8 @@ def test_all_spot_lost_in_plan_only_and_off_and_back_to_auto(modes: ModesSetup) 
     serves_again(shop, "manual", "stopped", patience=COLLECTION_SECONDS + PATIENCE_SECONDS)
     in_off = seconds_since(shop, lost_at, "manual", "stopped")
     print(f"plan-only {in_plan_only:.1f} s, off {in_off:.1f} s after the loss; own start {pace.seconds:.1f} s")
-    assert in_plan_only <= bound(pace)
-    assert in_off <= bound(pace, collection=COLLECTION_SECONDS)
+    within("all serve again in plan-only", in_plan_only, bound(pace))
+    within("all serve again where moves are off", in_off, bound(pace, collection=COLLECTION_SECONDS))
     off.annotate("manual", rebalance="auto")
     shop.annotate("stopped", rebalance="auto")
     off.settles("manual")
@@ -194,13 +195,15 @@ def test_all_spot_lost_while_paused(modes: ModesSetup) -> None:
     serves_again(shop, "late")
     waited = seconds_since(shop, created_at, "late")
     print(f"served {seconds:.1f} s after the loss, {waited:.1f} s after creation; own start {pace.seconds:.1f} s")
-    assert FALLBACK_SECONDS < waited <= bound(pace)
+    assert waited > FALLBACK_SECONDS
+    within("all serve", waited, bound(pace))
     assert [pod.node for pod in observer.ended] == [""] * SPOT
     assert shop.evictions() - evictions == len({pod.uid for pod in observer.ended}) == SPOT
     assert observer.written == []
     wait_for("an Event that names the pause", partial(names_mode, shop, "late", "pause"))
 
 
+@timed
 def test_pods_that_wait_for_spot_get_out_once_after_the_mode_was_changed(modes: ModesSetup) -> None:
     """Created under `auto` without any spot, then plan-only and off: one eviction per pod; Events name the mode."""
     shop, observer = modes.shop, modes.observer
@@ -217,7 +220,8 @@ def test_pods_that_wait_for_spot_get_out_once_after_the_mode_was_changed(modes: 
     serves_again(shop, *apps)
     pace, waited = shop.pace(created_at, 2 * REPLICAS), seconds_since(shop, created_at, *apps)
     print(f"served {waited:.1f} s after creation; own start {pace.seconds:.1f} s")
-    assert FALLBACK_SECONDS < waited <= bound(pace)
+    assert waited > FALLBACK_SECONDS
+    within("all serve", waited, bound(pace))
     assert [pod.node for pod in observer.ended] == [""] * 2 * SPOT
     assert shop.evictions() - evictions == len({pod.uid for pod in observer.ended}) == 2 * SPOT
     assert observer.written == []
@@ -293,7 +297,7 @@ def test_in_plan_only_the_mix_is_exact_on_spot_nodes_with_a_soft_taint(modes: Mo
     setup.create("probe", 1, EVERY_SLOT_SPOT)
     setup.user.rest("probe")
     with spot_is_tainted(setup):
-        wait_for("the taint to be tolerated", partial(tolerates_taint, setup, "probe"), 10)
+        wait_for("the taint to be tolerated", partial(tolerates_taint, setup, "probe"))
         create_sizes(setup)
         assert is_exact_and_preferred(setup, SIZES)
 
@@ -321,6 +325,6 @@ def test_all_spot_lost_together_with_the_leader(modes: ModesSetup) -> None:
     within("all serve again", seconds, bound(pace, collection=COLLECTION_SECONDS))
     assert on_spot(shop.user, "web") == SPOT, "slots are as before: what is on on-demand now is to return"
     shop.cluster.restore()
-    wait_for("spot to be preferred only", lambda: not requires_spot(next_pod(shop.user, "probe")), 30)
+    wait_for("spot to be preferred only", lambda: not requires_spot(next_pod(shop.user, "probe")))
     shop.start()
-    wait_for("spot to be required again", lambda: requires_spot(next_pod(shop.user, "probe")), 15)
+    wait_within("spot to be required again", lambda: requires_spot(next_pod(shop.user, "probe")), 15)

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from dashboard.prometheus import PrometheusArchive, checked_url
-from demo.supervisor import Installed, running
+from demo.supervisor import Installed
 from generators.files import MONITORING, ROOT
 from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
 from tests.builders.api import raw_namespace, raw_workload
+from tests.cluster.killing import running
 from tests.cluster.namespaceuser import NamespaceUser, label, wait_for
 from tests.monitoring.exposed import differences
 from tests.monitoring.prometheus import Prometheus, scraping

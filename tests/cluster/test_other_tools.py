@@ -25,8 +25,9 @@ from tests.cluster.longreleases import (
     serve_with_slow_replacements,
     start_releases,
 )
-from tests.cluster.namespaceuser import wait_for
+from tests.cluster.namespaceuser import wait_for, wait_within
 from tests.cluster.podhistory import Meta, PodHistory, is_released, others_part, recording_pods
+from tests.timing import timed
 
 pytestmark = pytest.mark.cluster
 
@@ -129,7 +130,7 @@ def test_a_drain_ends_well_while_pods_of_the_node_are_released(
     setup.history.forget()
     begin(setup)
     for name in ("web", "strict"):
-        wait_for(f"pods of {name} to be released", partial(released_nodes, setup, name), 20)
+        wait_for(f"pods of {name} to be released", partial(released_nodes, setup, name))
     nodes = sorted({min(released_nodes(setup, name)) for name in ("web", "strict")})
     with cordoned(setup, *nodes):
         drain(setup, *nodes)
@@ -187,6 +188,7 @@ def annotate_pods(setup: ClusterSetup, name: str, annotations: dict[str, str]) -
         setup.user.client.patch(f"{setup.user.pods_path}/{meta['name']}", {"metadata": {"annotations": annotations}})
 
 
+@timed
 def test_an_undone_move_leaves_a_pod_as_it_was(setup: ClusterSetup, pod_history: PodHistory) -> None:
     """Replacements never become ready. Labels, owners and others' annotations are the same afterwards."""
     serve_with_slow_replacements(setup, {"web": 4, "marked": 4}, minAvailable="100%")
@@ -195,8 +197,7 @@ def test_an_undone_move_leaves_a_pod_as_it_was(setup: ClusterSetup, pod_history:
     setup.history.forget()
     released = {name: start_releases(setup, name, 4) for name in before}
     for name in before:
-        patience = UNDO_SECONDS + 10
-        wait_for(f"the move of {name} to be undone", partial(has_none_released, setup, name), patience)
+        wait_within(f"the move of {name} to be undone", partial(has_none_released, setup, name), UNDO_SECONDS + 10)
         wait_for(f"the newcomer of {name} to go", partial(has_pods, setup, name, 4))
     assert pod_history.complaints() == []
     for name, those in before.items():

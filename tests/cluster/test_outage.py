@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.main import main
-from demo.supervisor import Installed, Process, running, wait_until_ready
+from demo.supervisor import Installed, Process, wait_until_ready
 from kube.client import connect
 from kube.configmaps import read_outages
 from kube.resources import WEBHOOK_LEASES as WEBHOOKS
@@ -20,6 +20,7 @@ from placement import names
 from placement.slots import Mix
 from tests.builders.api import raw_namespace, raw_template, raw_workload
 from tests.cluster.idleleader import holding_lease
+from tests.cluster.killing import running
 from tests.cluster.namespaceuser import NamespaceUser, is_exact, label, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -96,7 +97,7 @@ def test_an_outage_survives_the_restart_of_every_webhook(user_and_installed: Use
     wait_until_ready([installed.add() for _ in old])
     for each in old:
         each.process.terminate()
-        assert each.process.wait(30) == 0
+    assert [each.process.wait(30) for each in old] == [0] * len(old)
     wait_for("the new webhooks to be alone", lambda: versions(user, installed) == {before + 1})
     user.create(raw_workload("Deployment", "web", 10))
     status = user.rest("web")

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from demo.supervisor import running
 from kube.client import connect
 from localcluster import LocalCluster, Options
 from localcluster.profile import NodePool, Profile, ProfileTaint
 from placement import names
 from tests.builders.api import raw_namespace, raw_template, raw_workload
 from tests.cluster.idleleader import holding_lease
+from tests.cluster.killing import running
 from tests.cluster.namespaceuser import NamespaceUser, is_exact, label, wait_for
 
 pytestmark = pytest.mark.cluster

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from demo.supervisor import running
 from kube.client import Client, connect
 from localcluster import LocalCluster, demo_profile
 from placement import names
 from placement.slots import Mix
 from tests.builders.api import raw_budget, raw_namespace, raw_template, raw_workload
 from tests.cluster.idleleader import holding_lease
+from tests.cluster.killing import running
 from tests.cluster.namespaceuser import NamespaceUser, is_exact, label, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -105,7 +105,7 @@ def replace_until(user: NamespaceUser, expected: set[tuple[str, str, int, str]])
         user.rest("web")
         return priorities(user) == expected
 
-    wait_for(f"priorities {expected}", as_expected, 30)
+    wait_for(f"priorities {expected}", as_expected)
 
 
 def test_a_class_per_role_is_injected_and_accepted(user: NamespaceUser, classes: Client) -> None:

@@ -23,7 +23,8 @@ REPLICAS, AT_FIRST, THEN = 10, Mix(7, 3), Mix(3, 7)
 MOVES = 4
 LOST = 7
 CHANGE_CALLS = (Call.ANNOTATE, Call.EVICT, Call.LEASE)
-LOSS_CALLS = tuple(Call)
+OF_GANGS = (Call.RESERVE, Call.UNRESERVE, Call.START, Call.UNGATE)
+LOSS_CALLS = tuple(call for call in Call if call not in OF_GANGS)
 NUMBERS = (1, 2, 3)
 # The API server notes an eviction in the budget before it deletes the pod. Where its caller dies in between, or the API
 # server itself, the pod counts as gone for two minutes, and is not evicted as long as the budget allows none less.

@@ -21,11 +21,14 @@ from placement.slots import Mix
 from tests.builders.api import raw_namespace
 from tests.cluster.autoscaler import autoscaling
 from tests.cluster.clustersetup import ClusterSetup
-from tests.cluster.namespaceuser import label, wait_for
+from tests.cluster.longreleases import serve_with_slow_replacements, start_releases
+from tests.cluster.namespaceuser import label, wait_for, wait_within
+from tests.timing import timed
 
 pytestmark = pytest.mark.cluster
 
 ALL_SPOT = Choice(all_spot=True)
+UNDO_SECONDS = 60.0  # `moves.timeout` of the configuration: then a move is undone in any case
 
 
 def test_everything_returns_to_spot_that_an_autoscaler_brings_only_for_who_waits(setup: ClusterSetup) -> None:
@@ -137,22 +140,22 @@ def _is_at_rest(raw_set: dict[str, Any]) -> bool:
     return bool(raw_set["status"].get("readyReplicas") == raw_set["spec"]["replicas"] == raw_set["status"]["replicas"])
 
 
+@timed
 def test_without_the_label_released_pods_are_put_back_and_nothing_else_is_done(
     setup: ClusterSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Within seconds. All go on running; `status --left-over` tells what they still carry."""
-    setup.serves("web", 20, ready_after=6)
-    setup.settles("web")
+    serve_with_slow_replacements(setup, {"web": 20})
     setup.history.forget()
-    setup.annotate("web", spot_ratio="30%")
-    wait_for("moves to be under way", lambda: setup.released("web"))
+    released = start_releases(setup, "web", 20)
     try:
         setup.user.client.patch("/api/v1/namespaces/shop", {"metadata": {"labels": {names.PLACEMENT: None}}})
-        wait_for("released pods to be put back", lambda: not setup.released("web"), 5)
+        wait_within("released pods to be put back", lambda: not setup.released("web"), 5, UNDO_SECONDS / 2)
         setup.falls_silent()
         wait_for("the newcomers to go", lambda: len(setup.user.pods("web")) == 20)
         assert setup.history.worst("web") == 20
         before = setup.uids("web")
+        assert released.keys() <= before
         capsys.readouterr()
         assert setup.spotweave("status", "--left-over", "-o", "json") == 1
         told = json.loads(capsys.readouterr().out)["leftOver"]
@@ -163,8 +166,8 @@ def test_without_the_label_released_pods_are_put_back_and_nothing_else_is_done(
 
 
 def test_a_pause_lets_no_move_begin_and_resume_finishes_the_change(setup: ClusterSetup) -> None:
-    setup.serves("web", 20, minAvailable="100%")
-    setup.settles("web")
+    """Replacements take ten seconds, so that not all moves have begun when the pause does."""
+    serve_with_slow_replacements(setup, {"web": 20}, ready_after=10, minAvailable="100%")
     setup.history.forget()
     before = setup.moves()
     setup.annotate("web", spot_ratio="30%")
@@ -216,12 +219,10 @@ def test_a_stateful_set_is_moved_one_pod_at_a_time(setup: ClusterSetup, manageme
 
 def test_uninstalling_puts_back_what_is_released(setup: ClusterSetup, capsys: pytest.CaptureFixture[str]) -> None:
     """In the midst of moves: the old pods are their ReplicaSet's again, all serve, and nothing moves any more."""
-    setup.serves("web", 10, minAvailable="100%")
-    setup.settles("web")
+    serve_with_slow_replacements(setup, {"web": 10}, minAvailable="100%")
     before = setup.uids("web")
     setup.history.forget()
-    setup.annotate("web", spot_ratio="30%")
-    wait_for("moves to be under way", lambda: setup.released("web"))
+    start_releases(setup, "web", 10)
     assert setup.spotweave("uninstall") == 0
     told = capsys.readouterr().out
     assert "Put back" in told

@@ -23,6 +23,7 @@ from tests.cluster.longreleases import (
 )
 from tests.cluster.namespaceuser import wait_for
 from tests.cluster.podhistory import Meta, PodHistory, controllers, recording_pods
+from tests.timing import timed, within
 
 pytestmark = pytest.mark.cluster
 
@@ -146,13 +147,14 @@ def under_way(setup: ClusterSetup, *deployments: str) -> dict[str, Released]:
 
 
 def await_end(setup: ClusterSetup, name: str, released: Released, since: float) -> None:
-    """Within its seconds of a moment (monotonic)."""
-    end = ENDS[name]
-    left = since + end.seconds - time.monotonic()
-    wait_for(f"the end of the release of what was {name}", partial(end.is_over, setup, name, released), left)
+    """Within its seconds of a moment (monotonic). Nothing else would end it for minutes."""
+    end, what = ENDS[name], f"the end of the release of what was {name}"
+    wait_for(what, partial(end.is_over, setup, name, released))
+    within(what, time.monotonic() - since, end.seconds)
     assert setup.history.worst(name) >= end.serving
 
 
+@timed
 @pytest.mark.parametrize("name", ENDS)
 def test_a_release_ends_with_its_reason(setup: ClusterSetup, pod_history: PodHistory, name: str) -> None:
     """Within seconds and for good, with never one serving replica less than Kubernetes itself would leave."""
@@ -194,6 +196,7 @@ def while_none_lives(setup: ClusterSetup) -> None:
     setup.start()
 
 
+@timed
 @pytest.mark.parametrize("act", [five_seconds_after_a_kill, while_none_lives])
 def test_the_next_leader_ends_releases(
     setup: ClusterSetup, pod_history: PodHistory, act: Callable[[ClusterSetup], None]
@@ -211,6 +214,7 @@ def test_the_next_leader_ends_releases(
 # --- in every mode ---------------------------------------------------------------------------------------------------
 
 
+@timed
 @pytest.mark.parametrize("mode", ["plan-only", "off", "pause"])
 def test_no_mode_keeps_released_pods_of_a_deployment_that_is_scaled_to_0(setup: ClusterSetup, mode: str) -> None:
     """All are gone within five seconds, also while moves are paused."""

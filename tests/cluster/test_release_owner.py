@@ -19,6 +19,7 @@ from placement.model import Key
 from placement.outcome import Outcome
 from tests.builders.api import raw_budget, raw_workload
 from tests.cluster.clustersetup import ClusterSetup, cluster_setup
+from tests.cluster.longreleases import serve_with_slow_replacements, start_releases
 from tests.cluster.manualrelease import path_of, put_back, read_pod, release_pod
 from tests.cluster.namespaceuser import NamespaceUser, wait_for
 
@@ -252,10 +253,8 @@ def test_who_deletes_the_manifests_in_the_midst_of_moves_leaves_no_pod_without_a
     shared_setup: ClusterSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As `kubectl delete -k` does: roles, fence, webhook, namespace. `spotweave uninstall` puts them back even then."""
-    shared_setup.serves("web", 10, ready_after=30)
-    shared_setup.settles("web")
-    shared_setup.annotate("web", spot_ratio="30%")
-    wait_for("moves to be under way", lambda: shared_setup.released("web"))
+    serve_with_slow_replacements(shared_setup, {"web": 10})
+    start_releases(shared_setup, "web", 10)
     for each in shared_setup.installed.processes:
         each.process.kill()
         each.process.wait()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.supervisor import OVERLAY
+from demo.gangs import OVERLAY
 from localcluster import kubectl
 from placement import names
 from tests.cluster.clustersetup import cluster_setup
@@ -35,5 +35,5 @@ def test_without_spotweave_released_pods_go_with_their_deployment(tmp_path: Path
         assert setup.history.worst("web") == REPLICAS
         assert pod_history.complaints() == []
         user.delete("Deployment", "web")
-        wait_for("all pods of the Deployment to go", lambda: not user.pods("web"), 30)
+        wait_for("all pods of the Deployment to go", lambda: not user.pods("web"))
         assert pod_history.complaints() == []

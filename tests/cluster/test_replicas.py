@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from demo.supervisor import Installed, Process, running, wait_until_ready
+from demo.supervisor import Installed, Process, wait_until_ready
 from kube.client import connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
 from report.status import WorkloadStatus
 from tests.builders.api import raw_namespace, raw_workload
 from tests.cluster.idleleader import holding_lease
+from tests.cluster.killing import running
 from tests.cluster.namespaceuser import WALKS, NamespaceUser, label, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -28,8 +29,8 @@ UserAndInstalled = tuple[NamespaceUser, Installed]
 
 
 CROWDS = [
-    pytest.param((2, "default rate"), id="two at the default rate"),
     pytest.param((3, "200/400 a second"), id="three at 200/400 a second"),
+    pytest.param((2, "default rate"), id="two at the default rate", marks=pytest.mark.soak),
     pytest.param((2, "200/400 a second"), id="two at 200/400 a second", marks=pytest.mark.soak),
     pytest.param((3, "default rate"), id="three at the default rate", marks=pytest.mark.soak),
 ]

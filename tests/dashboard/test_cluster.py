@@ -15,11 +15,12 @@ from urllib.request import urlopen
 
 import pytest
 
-from demo.supervisor import Installed, running
+from demo.supervisor import Installed
 from kube.client import connect
 from localcluster import Choice, LocalCluster, Way, demo_profile
 from placement import names
 from tests.builders.api import raw_namespace, raw_workload
+from tests.cluster.killing import running
 from tests.cluster.namespaceuser import NamespaceUser, label, wait_for
 from tests.cluster.servinghistory import ServingHistory, tracking_serving
 from tests.clusterfixtures import FAST_CONTROLLERS

@@ -40,6 +40,17 @@ PATIENCE_SECONDS = 600.0  # consolidation replaces one node at a time
 
 
 @dataclass(frozen=True)
+class Purchase:
+    """What Karpenter had bought for some workloads when all was at rest."""
+
+    nodes: int
+    price: float  # per hour, of all nodes
+
+    def __str__(self) -> str:
+        return f"{self.price:.3f}/h for {self.nodes} nodes"
+
+
+@dataclass(frozen=True)
 class KarpenterSetup:
     """A cluster whose nodes are bought by Karpenter, with Spotweave on it."""
 
@@ -72,6 +83,18 @@ class KarpenterSetup:
     def price(self) -> float:
         """Per hour, of all nodes."""
         return hourly_price(self.nodes)
+
+    def bought(self, apps: list[str], replicas: int, **settings: str) -> Purchase:
+        """From zero nodes: what Karpenter buys for workloads of this size and policy. All is given back afterwards."""
+        assert self.claims() == []
+        for name in apps:
+            self.create(name, replicas, **settings)
+        self.setup.settles(*apps, patience=PATIENCE_SECONDS)
+        self.rests(apps[0])
+        assert all(status.is_exact for status in self.setup.settles(*apps).values())
+        found = Purchase(len(self.nodes), self.price)
+        self.clear(*apps)
+        return found
 
     def interrupt(self, claims: list[str]) -> None:
         """As when the cloud takes the machines back, with notice: Karpenter taints the nodes and drains them."""

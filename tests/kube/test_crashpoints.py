@@ -25,9 +25,8 @@ def test_a_typing_error_is_told(text: str) -> None:
     """A test that waits for a death that never comes would pass for the wrong reason."""
     with pytest.raises(ConfigurationError) as caught:
         Faults.told_by({VARIABLE: text})
-    assert (
-        f"{VARIABLE}: expected before|after:annotate|evict|delete|fail|outage|lease|any:N" in caught.value.mistakes[0]
-    )
+    calls = "annotate|evict|delete|fail|reserve|unreserve|start|ungate|outage|lease|any"
+    assert f"{VARIABLE}: expected before|after:{calls}:N" in caught.value.mistakes[0]
     assert repr(text) in caught.value.mistakes[0]
 
 

@@ -162,10 +162,22 @@ def test_no_follower_reads_a_resource_twice() -> None:
     assert all(row.followed_by for row in RESOURCES)
 
 
+@pytest.mark.parametrize("follower", [WEBHOOK, REBALANCER])
+def test_what_gangs_read_is_granted_by_their_component(follower: Follower) -> None:
+    """And read only while they are switched on: else it would be refused again and again."""
+    component = yaml.safe_load_all((ROOT / "manifests" / "components" / "gangs" / "rbac.yaml").read_text())
+    role = f"{ROLES[follower]}-gangs"
+    rows = set(rows_of(follower, with_gangs=True)) - set(rows_of(follower))
+    needs = {Grant(row.group, row.plural, verb) for row in rows for verb in VERBS[follower]}
+    assert needs <= grants(role, list(component))
+
+
 def test_programs_wait_for_facts_and_not_for_what_makes_them_quick() -> None:
     """Events may be forbidden, and Leases of the rebalancer may be missing."""
-    heard = {row.plural for row in RESOURCES if not row.is_awaited}
+    heard = {row.plural for row in RESOURCES if not row.is_awaited and not row.is_for_gangs}
     assert heard == {"events", "leases", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+    assert {row.plural for row in RESOURCES if row.is_for_gangs} == {"jobs", "resourcequotas"}
+    assert not any(row.is_awaited for row in RESOURCES if row.is_for_gangs)
     assert (LEADER.is_awaited, WEBHOOK_LEASES.is_awaited) == (False, True)
 
 

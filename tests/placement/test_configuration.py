@@ -22,6 +22,7 @@ from placement.configuration import (
     PriorityRoles,
     parse_configuration,
 )
+from placement.gang.settings import Gangs
 from placement.model import Node, NodeRequirement, NodeTaint
 from placement.policy import Limit, resolve
 from tests.placement.invariants import many
@@ -123,6 +124,16 @@ VALID: dict[str, tuple[str, Configuration]] = {
         "moves: {perNode: 3}",
         replace(BUILT_IN, moves=replace(BUILT_IN.moves, per_node=3)),
     ),
+    "gangs": ("gangs: {enabled: true}", replace(BUILT_IN, gangs=Gangs(enabled=True))),
+    "all that there is to set about gangs": (
+        "gangs: {enabled: on, minimumRunTime: 1h, evictionsPerHour: {perNamespace: 3, inAll: 0}, guardSolo: true}",
+        replace(BUILT_IN, gangs=Gangs(True, timedelta(hours=1), 3, 0, guard_solo=True)),
+    ),
+    "half a budget of evictions": (
+        "gangs: {evictionsPerHour: {inAll: 7}}",
+        replace(BUILT_IN, gangs=Gangs(evictions_in_all=7)),
+    ),
+    "gangs without a word": ("gangs: {evictionsPerHour: }", BUILT_IN),
     "no leaving taints at all": ("leavingTaints: []", replace(BUILT_IN, leaving_taints=())),
     "the built-in leaving taints, written out": (f"leavingTaints: {list(LEAVING_TAINTS)}", BUILT_IN),
 }
@@ -206,6 +217,18 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
     "a ratio without a sign": ("prices: {ratio: 35}", ["prices.ratio"]),
     "a table that is no path": ("prices: {table: [a]}", ["prices.table"]),
     "a source that nobody knows": ("prices: {url: x}", ["prices"]),
+    "gangs that are neither on nor off": (
+        "gangs: {enabled: 'yes', guardSolo: 1}",
+        ["gangs.enabled", "gangs.guardSolo"],
+    ),
+    "gangs as one word": ("gangs: true", ["gangs"]),
+    "an unknown setting of gangs": ("gangs: {enable: true}", ["gangs"]),
+    "a run time without a unit": ("gangs: {minimumRunTime: 5}", ["gangs.minimumRunTime"]),
+    "one budget instead of two": ("gangs: {evictionsPerHour: 20}", ["gangs.evictionsPerHour"]),
+    "budgets that are none": (
+        "gangs: {evictionsPerHour: {perNamespace: -1, inAll: 50%, each: 2}}",
+        ["gangs.evictionsPerHour", "gangs.evictionsPerHour.perNamespace", "gangs.evictionsPerHour.inAll"],
+    ),
     "everything at once": (
         "{x: 1, classes: [azure], defaults: {spot-ratio: 70}, limits: [5], priorityClasses: 3, leavingTaints: [1]}",
         ["the configuration", "classes[0]", "defaults.spot-ratio", "limits[0]", "priorityClasses", "leavingTaints"],

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import names
+from placement.gang.terms import ROWS, terms_of
 from placement.lint import (
+    GROUP_EXPECTED,
     KNOWN_EXPECTED,
     LABEL_EXPECTED,
     PLACEMENT_EXPECTED,
@@ -27,6 +29,7 @@ from tests.builders.model import workload
 from tests.placement.invariants import many
 
 WEB = workload()
+SIZE_EXPECTED = ROWS[names.POD_GROUP_SIZE].expected
 RATIO, PLACEMENT = names.SPOT_RATIO, names.PLACEMENT
 RATIO_EXPECTED = next(each.expected for each in SETTINGS if each.annotation == RATIO)
 
@@ -63,6 +66,25 @@ WRITTEN: dict[str, tuple[LintedObject, list[Finding]]] = {
         [Finding("template annotations", RATIO, "70%", TEMPLATE_EXPECTED)],
     ),
     "a gang's name belongs there": (LintedObject("workload", {}, {}, {names.PREFIX + "pod-group": "a"}, {}), []),
+    "and all that is said of it": (
+        LintedObject("workload", {}, {}, {names.POD_GROUP: "a", names.POD_GROUP_SIZE: "4", names.PRIORITY: "-1"}, {}),
+        [],
+    ),
+    "a gang's mistakes, as its parser says them": (
+        LintedObject("workload", {}, {}, {names.POD_GROUP: " ", names.POD_GROUP_SIZE: "four"}, {}),
+        [
+            Finding("template annotations", names.POD_GROUP, " ", "a name", "is invalid"),
+            Finding("template annotations", names.POD_GROUP_SIZE, "four", SIZE_EXPECTED, "is invalid"),
+        ],
+    ),
+    "what is said of no gang": (
+        LintedObject("workload", {}, {}, {names.POD_GROUP_SIZE: "4"}, {}),
+        [Finding("template annotations", names.POD_GROUP_SIZE, "4", GROUP_EXPECTED)],
+    ),
+    "what nobody knows of gangs": (
+        LintedObject("workload", {}, {}, {names.POD_GROUP: "a", names.PREFIX + "pod-group-minimum": "4"}, {}),
+        [Finding("template annotations", names.PREFIX + "pod-group-minimum", "4", TEMPLATE_EXPECTED)],
+    ),
 }
 
 
@@ -190,3 +212,22 @@ def test_no_shape_takes_long_texts(setting: Setting) -> None:
     """The policy's cost is bounded by the length, so the parser has the same bound."""
     with pytest.raises(ValueError):
         setting.parse(" " * LONGEST_VALUE + "1")
+
+
+GANG_TEXTS = ["", "0", "00", "1", "8", "-5", "--5", "+5", "1234567890", "٣", "true", "True", "1x", "a b", " 8", "8\n"]
+GANG_TEXTS += ["30m", "0s", "1h0m", "30m:start", "30m:keep", "30m:fail", "30m:", "30m:x", "0m:start", "1h\n"]
+GANG_TEXTS += ["spot", "spot,on-demand", "on-demand, spot", "spot,spot", "spot,", "Spot", "repair", "restart-gang"]
+GANG_TEXTS += ["pod", "gang", "99999999999d"]
+# What no shape can tell: a class named twice, and a time that is longer than any.
+UNDECIDED = {("spot,spot", names.POD_GROUP_CLASS)} | {
+    ("99999999999d", each) for each in (names.EXPECTED_RUNTIME, names.POD_GROUP_WAIT_TIMEOUT)
+}
+
+
+@pytest.mark.parametrize("annotation", ROWS)
+def test_the_shapes_of_gangs_are_those_that_its_parser_takes(annotation: str) -> None:
+    """So the policy never warns about a valid value, and is silent only where it cannot know."""
+    for text in GANG_TEXTS:
+        is_read = not terms_of({names.POD_GROUP: "a", annotation: text})[1]
+        matches = all(re.fullmatch(shape, text, re.ASCII) for shape in ROWS[annotation].shapes)
+        assert matches is is_read or (matches and (text, annotation) in UNDECIDED), text

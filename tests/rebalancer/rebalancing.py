@@ -15,7 +15,7 @@ from typing import Any
 from placement import names
 from placement.autoratio import settled
 from placement.availability import BudgetIndex
-from placement.model import NOTHING, Class, Key, Namespace, Node, Owner, Pod, ReplicaSet, Workload
+from placement.model import NOTHING, Class, Key, Namespace, Node, NodeRequirement, Owner, Pod, ReplicaSet, Workload
 from placement.outage import Outage, ended, noted
 from placement.outcome import Outcome
 from placement.plan.actions import How, Plan
@@ -180,12 +180,14 @@ class SimulatedRebalancer:
             return with_fault(Outcome.GONE)
         if (refused := self.refuses("annotate", pod)) is not None:
             return with_fault(refused)
-        others = {key: value for key, value in annotations.items() if key != names.DECISION}
+        apart = (names.DECISION, names.GANG_PLAN)
+        others = {key: value for key, value in annotations.items() if key not in apart}
         changed = replace(
             pod,
             annotations=_patched(pod.annotations, others),
             labels=_patched(pod.labels, labels),
             decision=annotations.get(names.DECISION) or pod.decision,
+            gang_plan=annotations.get(names.GANG_PLAN) or pod.gang_plan,
         )
         self.cluster.put(changed)
         before = moved(changed)
@@ -234,6 +236,30 @@ class SimulatedRebalancer:
         if not answer:
             self._evicted.add(uid)
         return with_fault({"": Outcome.DONE, "429": Outcome.BLOCKED, "500": Outcome.IMPOSSIBLE}[answer])
+
+    def reserve(self, key: Key, uid: str, node: str, annotations: dict[str, str | None]) -> Outcome:
+        return self._change("reserve", key, uid, nominated=node, gang_plan=annotations[names.GANG_PLAN])
+
+    def unreserve(self, key: Key, uid: str, annotations: dict[str, str | None]) -> Outcome:
+        return self._change("unreserve", key, uid, nominated="", gang_plan="")
+
+    def start_member(self, pod: Pod, nodes: Sequence[str]) -> Outcome:
+        only = NodeRequirement(names.HOSTNAME, "In", tuple(nodes))
+        terms = tuple((*term, only) for term in pod.required_terms or ((),)) if nodes else pod.required_terms
+        return self._change("start", pod.key, pod.uid, gates=(), required_terms=terms)
+
+    def ungate(self, pod: Pod) -> Outcome:
+        return self._change("ungate", pod.key, pod.uid, gates=())
+
+    def _change(self, verb: str, key: Key, uid: str, **changes: Any) -> Outcome:
+        pod = self.cluster.pod(key, uid)
+        with_fault = self._guarded(verb, pod)
+        if pod is None:
+            return with_fault(Outcome.GONE)
+        if (refused := self.refuses(verb, pod)) is not None:
+            return with_fault(refused)
+        self.cluster.put(replace(pod, **changes))
+        return with_fault(Outcome.DONE)
 
     def evict_replaced(self, key: Key, uid: str) -> Outcome:
         """As long as it is released."""

@@ -234,11 +234,18 @@ class NodeUsage:
 
 
 def schedule(cluster: SimulatedCluster) -> None:
-    waiting = [pod for pod in cluster.pods if not pod.node and not pod.terminating]
+    waiting = [pod for pod in cluster.pods if not pod.node and not pod.terminating and not pod.gates]
     if not waiting:
         return
     occupancy = NodeUsage(cluster)
+    kept = [pod for pod in cluster.pods if not pod.node and not pod.terminating and pod.nominated in cluster.nodes]
+    for pod in kept:  # room is kept for them, against pods of the same priority
+        occupancy.add(pod, pod.nominated)
     for pod in sorted(waiting, key=lambda each: (each.created, each.uid)):
+        if pod in kept and cluster.nodes[pod.nominated].ready:
+            cluster.facts[pod.uid].ready_at = cluster.now + cluster.facts[pod.uid].start_seconds
+            cluster.put(replace(pod, node=pod.nominated, nominated="", unschedulable="", changed=cluster.now))
+            continue
         fitting = [node for node in cluster.nodes.values() if _fits(pod, node, occupancy)]
         fitting = _evenly(pod, fitting, occupancy)
         if not fitting:

@@ -69,6 +69,18 @@ class ExecutorCluster:
     def evict(self, key: Key, uid: str) -> Outcome:
         return self._write("evict", key)
 
+    def reserve(self, key: Key, uid: str, node: str, annotations: Any) -> Outcome:
+        return self._write("reserve", key)
+
+    def unreserve(self, key: Key, uid: str, annotations: Any) -> Outcome:
+        return self._write("unreserve", key)
+
+    def start_member(self, pod: Pod, nodes: Any) -> Outcome:
+        return self._write("start", pod.key)
+
+    def ungate(self, pod: Pod) -> Outcome:
+        return self._write("ungate", pod.key)
+
     def evict_replaced(self, key: Key, uid: str) -> Outcome:
         return self._write("evict-replaced", key)
 

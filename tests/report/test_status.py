@@ -290,3 +290,19 @@ def test_a_window_is_told_as_it_was_written() -> None:
     policy, mistakes = resolve({names.REBALANCE_WINDOW: written}, {})
     assert (policy_json(policy)["rebalanceWindow"], mistakes) == (written, ())
     assert policy_json(Policy())["rebalanceWindow"] is None
+
+
+WRITTEN = {
+    names.EVICTION_HOLD: ("evictionHold", ("45s", "off"), "90s"),
+    names.SPOT_FALLBACK_AFTER: ("spotFallbackAfter", ("30s", "600s"), "60s"),
+}
+
+
+@pytest.mark.parametrize(("annotation", "told"), WRITTEN.items(), ids=WRITTEN.keys())
+def test_a_duration_is_reported_as_people_write_it(annotation: str, told: tuple[str, tuple[str, ...], str]) -> None:
+    """As in an annotation, also where it is the default: a Python repr such as 0:01:30 helps nobody."""
+    field, values, default = told
+    for value in values:
+        policy, mistakes = resolve({annotation: value}, {})
+        assert (policy_json(policy)[field], mistakes) == (value, ())
+    assert policy_json(Policy())[field] == default

@@ -60,8 +60,9 @@ type operation struct {
 }
 
 func spread(key string, hash string) map[string]any {
-	selector := map[string]any{"matchLabels": map[string]string{"app": "web", "pod-template-hash": hash}}
-	return map[string]any{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector}
+	selector := map[string]any{"matchLabels": map[string]string{
+		"app": "web", "pod-template-hash": hash, "spotweave.dev/class": "spot"}}
+	return map[string]any{"maxSkew": 20, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector}
 }
 
 func patch(object pod, uid string) []operation {

@@ -1,0 +1,51 @@
+"""Gangs on a local control plane: their component is installed where the configuration asks for it, else removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kube.client import Client
+from kube.configmaps import parse_configuration_text
+from kube.gates import can_gate, has_gate, remove_gate
+from localcluster import kubectl
+from localcluster.errors import ClusterError
+
+OVERLAYS = Path(__file__).parent.parent / "manifests" / "overlays"
+OVERLAY = OVERLAYS / "local"
+OVERLAY_WITH_GANGS = OVERLAYS / "local-gangs"
+
+
+def wants_gangs(configuration: str | None) -> bool:
+    return configuration is not None and parse_configuration_text(configuration).gangs.enabled
+
+
+def check_gangs(admin: Client) -> None:
+    """Before anything is written."""
+    if not can_gate(admin):
+        raise ClusterError(
+            "the API server has no MutatingAdmissionPolicy v1, which gives members of gangs their gate",
+            "gangs need Kubernetes 1.36 or later; leave `gangs: {enabled: true}` out of the configuration",
+            exit_code=2,
+        )
+
+
+def remove_gangs(kubeconfig: Path, admin: Client) -> None:
+    """What an earlier run with gangs has installed, the gate's policy first."""
+    if not has_gate(admin):
+        return
+    remove_gate(admin)
+    plain = {_identity(each) for each in rendered(OVERLAY)}
+    more = [each for each in rendered(OVERLAY_WITH_GANGS) if _identity(each) not in plain]
+    text = yaml.safe_dump_all(more)
+    kubectl.call("delete", "--ignore-not-found", "-f", "-", kubeconfig=kubeconfig, stdin=text)
+
+
+def rendered(overlay: Path) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(kubectl.call("kustomize", str(overlay))) if each]
+
+
+def _identity(raw: dict[str, Any]) -> tuple[str, str]:
+    return raw["kind"], raw["metadata"]["name"]

@@ -1,0 +1,255 @@
+"""What the annotations of a gang's members say: parsed strictly, since a misread number would start half a gang.
+
+Members need not all carry every annotation: a launcher may say how many there are, and its workers nothing. Where two
+say different things about what must be one for all, the gang does not start (`contradiction`).
+
+    spotweave.dev/pod-group: train                      the gang's name, within its namespace
+    spotweave.dev/pod-group-min-member: "8"             so many start together; others later, one by one
+    spotweave.dev/pod-group-size: "10"                  how many there will be; min-member, if that is absent
+    spotweave.dev/pod-group-wait-timeout: 30m:start     after 30 minutes it starts anyway; 30m: it is reported
+    spotweave.dev/pod-group-class: spot,on-demand       the classes that it may run on, the first that holds it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from placement import names
+from placement.model import Class
+from placement.policy import LONGEST_SHOWN, Mistake, parse_count
+from placement.window import parse_duration
+
+LONGEST_NAME = 253
+KEEP, START = "keep", "start"
+REPAIR = "repair"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitTimeout:
+    """What happens to a gang that has waited for so long: `keep` reports it, `start` starts it without guarantee."""
+
+    after: timedelta
+    then: str = KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class GangTerms:
+    """What a gang asks for. None and () stand for what is not said."""
+
+    min_member: int | None = None
+    size: int | None = None
+    wait_timeout: WaitTimeout | None = None
+    classes: tuple[Class, ...] = ()  # in the wanted order; (): the pods' own affinity decides
+    expected_runtime: timedelta | None = None
+    on_partial_failure: str = REPAIR
+    preemptible: bool = True
+    priority: int | None = None
+
+    @property
+    def needed(self) -> int | None:
+        """How many start together, as far as annotations say."""
+        return self.min_member if self.min_member is not None else self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The terms of all members together, and what is wrong with them."""
+
+    terms: GangTerms = GangTerms()
+    mistakes: tuple[Mistake, ...] = ()
+    contradiction: str = ""  # members say different things
+
+    @property
+    def obstacle(self) -> str:
+        """Why the gang must not start: what it asks for cannot be known."""
+        if self.contradiction:
+            return self.contradiction
+        return next((sentence(each) for each in self.mistakes if each.annotation in MUST_BE_KNOWN), "")
+
+
+NOTHING_DECLARED = Declared()
+
+
+def sentence(mistake: Mistake) -> str:
+    return f"{mistake.annotation}: {_shown(mistake.value)!r} is invalid; expected {mistake.expected}"
+
+
+def _shown(text: str) -> str:
+    """It is remembered for as long as the gang waits."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+class Unsupported(ValueError):
+    """It is a valid value, and does nothing yet."""
+
+
+def _positive(text: str) -> int:
+    count = parse_count(text)
+    if count < 1:
+        raise ValueError(text)
+    return count
+
+
+def _number(text: str) -> int:
+    """Priorities may be negative."""
+    return -parse_count(text[1:]) if text.startswith("-") else parse_count(text)
+
+
+def _duration(text: str) -> timedelta:
+    found = parse_duration(text)
+    if not found:
+        raise ValueError(text)
+    return found
+
+
+def _wait_timeout(text: str) -> WaitTimeout:
+    after, colon, then = text.partition(":")
+    if colon and then == "fail":
+        _duration(after)
+        raise Unsupported(text)
+    if colon and then not in (KEEP, START):
+        raise ValueError(text)
+    return WaitTimeout(_duration(after), then or KEEP)
+
+
+def _classes(text: str) -> tuple[Class, ...]:
+    found = tuple(Class(part.strip()) for part in text.split(","))
+    if len(set(found)) < len(found):
+        raise ValueError(text)
+    return found
+
+
+def _on_partial_failure(text: str) -> str:
+    if text in ("restart-gang", "fail-gang", "continue"):
+        raise Unsupported(text)
+    if text != REPAIR:
+        raise ValueError(text)
+    return text
+
+
+def _switch(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
+def _time_limit(text: str) -> None:
+    _duration(text)
+    raise Unsupported(text)
+
+
+def _exclusive_node(text: str) -> None:
+    if text not in ("pod", "gang"):
+        raise ValueError(text)
+    raise Unsupported(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An annotation: its field, how its text is read, what would be valid, and the shapes that every valid text has.
+
+    The Warn policy (placement/lint.py) is made of the shapes, so that it never warns about a valid text.
+    """
+
+    field: str
+    parse: Callable[[str], Any]
+    expected: str
+    shapes: tuple[str, ...]
+
+
+_TIME = r"(?:\d+[smhd])+"
+_NOT_ZERO = r".*[1-9].*"
+_CLASS = rf"[\x20\t\r\n]*(?:{'|'.join(Class)})[\x20\t\r\n]*"
+_CLASSES = f"{_CLASS}(?:,{_CLASS})?"
+_TIMEOUT = f"{_TIME}(?::(?:{KEEP}|{START}))?"
+_COUNT = (r"\d{1,9}", _NOT_ZERO)
+_NOTHING_YET = ("", ".")  # no text is empty and has one letter
+
+
+ROWS: Mapping[str, Row] = {
+    names.POD_GROUP_MIN_MEMBER: Row(
+        "min_member", _positive, "a whole number from 1, such as 8", (r"\d{1,9}", _NOT_ZERO)
+    ),
+    names.POD_GROUP_SIZE: Row("size", _positive, "a whole number from 1, such as 8", _COUNT),
+    names.POD_GROUP_WAIT_TIMEOUT: Row(
+        "wait_timeout",
+        _wait_timeout,
+        "a duration such as 30m or 30m:start",
+        (_TIMEOUT, _NOT_ZERO),
+    ),
+    names.POD_GROUP_CLASS: Row(
+        "classes",
+        _classes,
+        "spot, on-demand, spot,on-demand or on-demand,spot",
+        (_CLASSES,),
+    ),
+    names.EXPECTED_RUNTIME: Row("expected_runtime", _duration, "a duration such as 2h30m", (_TIME, _NOT_ZERO)),
+    names.TIME_LIMIT: Row("", _time_limit, "no time limit", _NOTHING_YET),
+    names.ON_PARTIAL_FAILURE: Row("on_partial_failure", _on_partial_failure, REPAIR, (REPAIR,)),
+    names.EXCLUSIVE_NODE: Row("", _exclusive_node, "no exclusive nodes", _NOTHING_YET),
+    names.PREEMPTIBLE: Row("preemptible", _switch, "true or false", ("true|false",)),
+    names.PRIORITY: Row("priority", _number, "a whole number such as 100 or -5", (r"-?\d{1,9}",)),
+}
+# Without these nothing is known of what would be a part of the gang, and what the whole.
+MUST_BE_KNOWN = (names.POD_GROUP, names.POD_GROUP_MIN_MEMBER, names.POD_GROUP_SIZE, names.POD_GROUP_CLASS)
+# What members may say differently: the highest priority counts, and the rest says nothing about how they start.
+MAY_DIFFER = (names.PRIORITY, names.EXPECTED_RUNTIME, names.TIME_LIMIT, names.PREEMPTIBLE)
+
+
+def terms_of(annotations: Mapping[str, str]) -> tuple[GangTerms, tuple[Mistake, ...]]:
+    """What one member says, and all mistakes in it."""
+    values = tuple(annotations.get(name) for name in (names.POD_GROUP, *ROWS))
+    is_short = all(value is None or len(value) <= LONGEST_NAME for value in values)
+    return (_terms_of if is_short else _read_terms)(values)
+
+
+def _read_terms(values: tuple[str | None, ...]) -> tuple[GangTerms, tuple[Mistake, ...]]:
+    mistakes = [] if _is_name(values[0] or "") else [_mistake(names.POD_GROUP, values[0] or "", "a name")]
+    read: dict[str, Any] = {}
+    for (annotation, row), value in zip(ROWS.items(), values[1:], strict=True):
+        if value is None:
+            continue
+        try:
+            read[row.field] = row.parse(value)
+        except Unsupported:
+            mistakes.append(_mistake(annotation, value, f"{row.expected}; this value is not supported yet"))
+        except ValueError:
+            mistakes.append(_mistake(annotation, value, row.expected))
+    terms = replace(GangTerms(), **read)
+    if terms.min_member is not None and terms.size is not None and terms.min_member > terms.size:
+        text = f"at most {names.POD_GROUP_SIZE}, which is {terms.size}"
+        mistakes.append(_mistake(names.POD_GROUP_MIN_MEMBER, str(terms.min_member), text))
+    return terms, tuple(mistakes)
+
+
+_terms_of = lru_cache(1024)(_read_terms)  # siblings say the same; what is too long to be valid is not remembered
+
+
+def _mistake(annotation: str, value: str, expected: str) -> Mistake:
+    return Mistake("workload", annotation, value, expected)
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= LONGEST_NAME and text.isprintable() and text == text.strip()
+
+
+def declared(members: Iterable[Mapping[str, str]]) -> Declared:
+    """What all members say together, by their annotations. Siblings share one mapping, so few are looked at."""
+    said = list({id(each): each for each in members}.values())
+    together: dict[str, str] = {}
+    for each in said:
+        together = {name: each[name] for name in (names.POD_GROUP, *ROWS) if name in each} | together
+    for name in ROWS:
+        values = sorted({each[name] for each in said if name in each})
+        if len(values) > 1 and name not in MAY_DIFFER:
+            shown = " and ".join(repr(_shown(each)) for each in values[:3])
+            return Declared(contradiction=f"members contradict each other: {name} is {shown}")
+    terms, mistakes = terms_of(together)
+    each_of = [terms_of(each)[0] for each in said]
+    priorities = [each.priority for each in each_of if each.priority is not None]
+    is_preemptible = all(each.preemptible for each in each_of)
+    return Declared(replace(terms, priority=max(priorities, default=None), preemptible=is_preemptible), mistakes)

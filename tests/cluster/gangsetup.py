@@ -1,0 +1,146 @@
+"""A cluster with room for one gang of eight at a time, and what its user does and sees of gangs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kube.client import Client
+from localcluster.profile import parse_profile
+from placement import names
+from tests.builders.api import raw_pod_spec, raw_workload
+from tests.cluster.clustersetup import ClusterSetup, cluster_setup
+from tests.cluster.namespaceuser import wait_for
+
+MEMBERS = 8
+TORN_SECONDS = 2.0  # so long at most a gang may be partly on nodes
+CONFIGURATION = "gangs: {enabled: true}\nmoves: {minAge: 1s, afterRollout: 0s}\n"
+# Two members fit on a node, so eight on four.
+POOL = {"name": "od", "class": "on-demand", "zone": "zone-a", "instanceType": "m5", "count": 4, "cpu": 8}
+PROFILE = parse_profile({"region": "local", "pools": [{**POOL, "memory": "32Gi"}]})
+CPU = "3"
+
+
+@contextmanager
+def gang_setup(directory: Path, rebalancers: int = 1, configuration: str = CONFIGURATION) -> Iterator[GangSetup]:
+    with cluster_setup(directory, rebalancers, PROFILE, configuration, webhooks=1) as made:
+        yield GangSetup(made)
+
+
+@dataclass
+class GangSetup:
+    """The setup, and what was seen of each gang."""
+
+    setup: ClusterSetup
+    torn: dict[str, float] = field(default_factory=dict)  # for how long a gang was partly on nodes
+
+    @property
+    def client(self) -> Client:
+        return self.setup.user.client
+
+    @property
+    def jobs_path(self) -> str:
+        return f"/apis/batch/v1/namespaces/{self.setup.user.namespace}/jobs"
+
+    def create(
+        self,
+        name: str,
+        members: int = MEMBERS,
+        cpu: str = CPU,
+        annotations: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> None:
+        """A Deployment whose pods are one gang of its name; they run until they are deleted."""
+        raw = raw_workload("Deployment", name, members)
+        written = {names.POD_GROUP: name, **(annotations or {})}
+        raw["spec"]["template"] = {
+            "metadata": {"labels": {"app": name}, "annotations": written},
+            "spec": {**pod_spec(cpu), **spec},
+        }
+        self.setup.user.create(raw)
+
+    def create_job(self, name: str, members: int = MEMBERS, cpu: str = CPU) -> None:
+        """The same as a Job, whose pods end by themselves a moment after they have started."""
+        meta = {"labels": {"app": name}, "annotations": {names.POD_GROUP: name}}
+        template = {"metadata": meta, "spec": {**pod_spec(cpu), "restartPolicy": "Never"}}
+        spec = {"parallelism": members, "completions": members, "template": template}
+        self.client.post(self.jobs_path, {"metadata": {"name": name}, "spec": spec})
+
+    def delete(self, name: str) -> None:
+        self.setup.user.delete("Deployment", name)
+        wait_for(f"{name} to be gone", lambda: not self.all_of(name))
+
+    def fill(self, name: str, pods: int = 1, cpu: str = CPU) -> None:
+        """Pods without a gang."""
+        for number in range(pods):
+            meta = {"name": f"{name}-{number}", "labels": {"app": name}}
+            self.client.post(self.setup.user.pods_path, {"metadata": meta, "spec": pod_spec(cpu)})
+
+    def all_of(self, name: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.client.get_json(self.setup.user.pods_path, {"labelSelector": f"app={name}"})[
+            "items"
+        ]
+        return found
+
+    def bound(self, name: str) -> int:
+        return sum("nodeName" in pod["spec"] for pod in self.setup.user.pods(name))
+
+    def count(self, *, exists: bool = False) -> int:
+        """Pods of all gangs that have a node; or that exist."""
+        pods = self.client.get_json(self.setup.user.pods_path)["items"]
+        return sum(exists or "nodeName" in pod["spec"] for pod in pods)
+
+    def gated(self, name: str) -> int:
+        return sum(bool(pod["spec"].get("schedulingGates")) for pod in self.setup.user.pods(name))
+
+    def reserved(self, name: str) -> int:
+        pods = self.setup.user.pods(name)
+        return sum("nominatedNodeName" in pod["status"] and "nodeName" not in pod["spec"] for pod in pods)
+
+    def is_whole(self, name: str, members: int = MEMBERS) -> bool:
+        return self.bound(name) == members
+
+    def waits_whole(self, name: str, members: int = MEMBERS) -> bool:
+        """All members are there, none has started, and no room is kept for any."""
+        return self.gated(name) == members and not self.reserved(name)
+
+    def clear(self) -> None:
+        client, user = self.client, self.setup.user
+        client.delete(self.jobs_path, query={"propagationPolicy": "Background"})
+        client.delete(user.path("Deployment"))
+        client.delete(user.pods_path, query={"gracePeriodSeconds": 0})
+        wait_for("the pods to go", lambda: not client.get_json(user.pods_path)["items"])
+
+    @contextmanager
+    def watching(self, *gangs: str) -> Iterator[None]:
+        """Notes for how long each of these gangs is partly on nodes."""
+        stop = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(gangs, stop), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def _watch(self, gangs: tuple[str, ...], stop: threading.Event) -> None:
+        since: dict[str, float] = {}
+        while not stop.wait(0.1):
+            for name in gangs:
+                pods = self.setup.user.pods(name)
+                bound = sum("nodeName" in pod["spec"] for pod in pods)
+                if 0 < bound < MEMBERS and len(pods) >= MEMBERS:
+                    began = since.setdefault(name, time.monotonic())
+                    self.torn[name] = max(self.torn.get(name, 0.0), time.monotonic() - began)
+                else:
+                    since.pop(name, None)
+
+
+def pod_spec(cpu: str) -> dict[str, Any]:
+    container = {"name": "app", "image": "example/app:1.0", "resources": {"requests": {"cpu": cpu}}}
+    return raw_pod_spec(containers=[container], terminationGracePeriodSeconds=0)

@@ -1,0 +1,285 @@
+"""What members say, and what state a gang is in by its pods alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from placement import names
+from placement.gang.gang import Gang, State, gang_of, status_of
+from placement.gang.reservation import Reservation, plan_id, reservation_of
+from placement.gang.terms import GangTerms, WaitTimeout, declared, sentence, terms_of
+from placement.lack import Lack
+from placement.model import Class, Key, Needs, Owner, Pod
+from tests.builders.model import NOW, pod
+
+JOB = Owner("Job", "train", "job", "batch")
+KEY = Key("shop", "train")
+GROUP = {names.POD_GROUP: "train"}
+EIGHT = {**GROUP, names.POD_GROUP_MIN_MEMBER: "8"}
+
+
+def member(number: int, where: str = "", *, is_gated: bool | None = None, **fields: Any) -> Pod:
+    """A member that was created five seconds ago; gated unless it has a node."""
+    gated = not where if is_gated is None else is_gated
+    made = {
+        "owner": JOB,
+        "annotations": EIGHT,
+        "labels": {names.GANG_LABEL: names.GANG_MEMBER},
+        "gates": (names.GANG_GATE,) if gated else (),
+        "created": NOW - 5,
+    }
+    return pod(f"m{number}", None, where, **{**made, **fields})
+
+
+def kept(number: int, node: str = "n1", plan: str = "p1", **fields: Any) -> Pod:
+    """A member for which room is kept; or one that started by that plan, with `is_gated=False`."""
+    return member(number, gang_plan=Reservation(plan, NOW - 1, node).text(), nominated=node, **fields)
+
+
+def eight(*first: Pod) -> list[Pod]:
+    return [*first, *(member(number) for number in range(len(first), 8))]
+
+
+def gang(pods: list[Pod], parallelism: int | None = None) -> Gang:
+    found = gang_of(KEY, pods, lambda _owner: parallelism)
+    assert found is not None
+    return found
+
+
+# --- annotations -----------------------------------------------------------------------------------------------------
+
+VALID = {
+    "nothing but the name": ({}, GangTerms()),
+    "how many start together": ({names.POD_GROUP_MIN_MEMBER: "8"}, GangTerms(min_member=8)),
+    "how many there will be": ({names.POD_GROUP_SIZE: "10"}, GangTerms(size=10)),
+    "it is reported after 30 minutes": (
+        {names.POD_GROUP_WAIT_TIMEOUT: "30m"},
+        GangTerms(wait_timeout=WaitTimeout(timedelta(minutes=30))),
+    ),
+    "it starts after 30 minutes": (
+        {names.POD_GROUP_WAIT_TIMEOUT: "30m:start"},
+        GangTerms(wait_timeout=WaitTimeout(timedelta(minutes=30), "start")),
+    ),
+    "an order of classes": (
+        {names.POD_GROUP_CLASS: "spot,on-demand"},
+        GangTerms(classes=(Class.SPOT, Class.ON_DEMAND)),
+    ),
+    "the rest": (
+        {names.EXPECTED_RUNTIME: "2h", names.PREEMPTIBLE: "false", names.PRIORITY: "-5"},
+        GangTerms(expected_runtime=timedelta(hours=2), preemptible=False, priority=-5),
+    ),
+}
+
+
+@pytest.mark.parametrize(("written", "expected"), VALID.values(), ids=VALID.keys())
+def test_valid_annotations(written: dict[str, str], expected: GangTerms) -> None:
+    """Each value is read as it is documented, without a mistake."""
+    assert terms_of({**GROUP, **written}) == (expected, ())
+
+
+WRONG = (
+    (names.POD_GROUP_MIN_MEMBER, "0"),
+    (names.POD_GROUP_MIN_MEMBER, "eight"),
+    (names.POD_GROUP_MIN_MEMBER, "1_0"),
+    (names.POD_GROUP_SIZE, "-1"),
+    (names.POD_GROUP_WAIT_TIMEOUT, "30"),
+    (names.POD_GROUP_WAIT_TIMEOUT, "30m:soon"),
+    (names.POD_GROUP_WAIT_TIMEOUT, "0s"),
+    (names.POD_GROUP_CLASS, "spot,spot"),
+    (names.POD_GROUP_CLASS, "cheap"),
+    (names.EXPECTED_RUNTIME, "long"),
+    (names.PREEMPTIBLE, "no"),
+    (names.PRIORITY, "high"),
+    (names.ON_PARTIAL_FAILURE, "explode"),
+)
+
+
+@pytest.mark.parametrize(("annotation", "value"), WRONG)
+def test_wrong_annotations_are_told_with_what_would_be_valid(annotation: str, value: str) -> None:
+    """The mistake names annotation, value and what is expected; the field keeps its default."""
+    terms, (mistake,) = terms_of({**GROUP, annotation: value})
+    assert terms == GangTerms()
+    assert (mistake.annotation, mistake.value) == (annotation, value)
+    assert f"{annotation}: {value!r} is invalid; expected " in sentence(mistake)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (names.POD_GROUP_WAIT_TIMEOUT, "30m:fail"),
+        (names.ON_PARTIAL_FAILURE, "restart-gang"),
+        (names.TIME_LIMIT, "2h"),
+        (names.EXCLUSIVE_NODE, "pod"),
+    ],
+)
+def test_what_does_nothing_yet_is_told(annotation: str, value: str) -> None:
+    """A valid value that is not supported yet is reported, and does not stop the gang."""
+    found = declared([{**EIGHT, annotation: value}])
+    (mistake,) = found.mistakes
+    assert "not supported yet" in mistake.expected
+    assert not found.obstacle
+
+
+def test_all_mistakes_are_listed_at_once() -> None:
+    """Also that fewer are to exist than are to start together."""
+    written = {**GROUP, names.POD_GROUP_MIN_MEMBER: "8", names.POD_GROUP_SIZE: "4", names.POD_GROUP_CLASS: "cheap"}
+    found = declared([written])
+    assert [each.annotation for each in found.mistakes] == [names.POD_GROUP_CLASS, names.POD_GROUP_MIN_MEMBER]
+    assert names.POD_GROUP_CLASS in found.obstacle
+
+
+def test_members_may_leave_the_number_to_one_of_them() -> None:
+    """A launcher says how many start together; its workers say nothing. The highest priority counts for all."""
+    found = declared([{**EIGHT, names.PRIORITY: "1"}, GROUP, {**GROUP, names.PRIORITY: "7"}])
+    assert (found.terms.min_member, found.terms.priority, found.obstacle) == (8, 7, "")
+
+
+def test_members_that_contradict_each_other_do_not_start() -> None:
+    """One reason, which names the annotation and the values."""
+    found = gang([member(0), member(1, annotations={**GROUP, names.POD_GROUP_MIN_MEMBER: "4"})])
+    status = status_of(found, NOW)
+    assert status.state is State.BLOCKED
+    assert status.reason == f"members contradict each other: {names.POD_GROUP_MIN_MEMBER} is '4' and '8'"
+
+
+def test_a_reservation_is_read_as_it_was_written() -> None:
+    """What others wrote there is none."""
+    written = Reservation(plan_id(NOW), NOW, "node-7", is_undone=True)
+    assert reservation_of(member(0, gang_plan=written.text())) == written
+    waits = replace(written, is_undone=False, awaits_victims=True)
+    assert reservation_of(member(0, gang_plan=waits.text())) == waits
+    assert reservation_of(member(0, gang_plan="p1/1750000000.250/n1")) == Reservation("p1", 1750000000.25, "n1")
+    assert [reservation_of(member(0, gang_plan=text)) for text in ("x", "p1//n1", "p1/nan/n1", "p/1/n/other")] == [
+        None
+    ] * 4
+
+
+# --- states ----------------------------------------------------------------------------------------------------------
+
+CLAIMING = Needs(unmodelled=Lack.UNKNOWN_CLAIMS)
+STATES: dict[str, tuple[list[Pod], State, str]] = {
+    "members are missing": (eight()[:5], State.ASSEMBLING, "5 of 8 members exist"),
+    "all are there": (eight(), State.WAITING, "8 members wait to start together"),
+    "room is kept for all": (
+        [kept(number) for number in range(8)],
+        State.RESERVED,
+        "room is kept for 8 members",
+    ),
+    "a plan that was cut short": (eight(kept(0)), State.WAITING, "8 members wait to start together"),
+    "half of it has started": (
+        [kept(0, is_gated=False), *(kept(number) for number in range(1, 8))],
+        State.PLACING,
+        "0 of 8 members have a node",
+    ),
+    "all have started": (
+        [kept(number, is_gated=False) for number in range(8)],
+        State.PLACING,
+        "0 of 8 members have a node",
+    ),
+    "all run": ([member(number, "n1") for number in range(8)], State.RUNNING, ""),
+    "one was lost": (
+        [member(0), *(member(number, "n1") for number in range(1, 8))],
+        State.WAITING,
+        "1 members wait to join 7 that have started",
+    ),
+    "two were lost, and one has come back": (
+        [member(0), *(member(number, "n1") for number in range(1, 7))],
+        State.ASSEMBLING,
+        "7 of 8 members exist",
+    ),
+    "some have succeeded": (
+        [*(member(number, "n1", phase="Succeeded") for number in range(3)), *(member(n) for n in range(3, 8))],
+        State.WAITING,
+        "5 members wait to start together",
+    ),
+    "another gate": (
+        eight(member(0, gates=("kueue.x-k8s.io/admission", names.GANG_GATE))),
+        State.BLOCKED,
+        "ForeignGate: pod m0 has the scheduling gate kueue.x-k8s.io/admission",
+    ),
+    "resource claims": (
+        eight(member(0, needs=CLAIMING)),
+        State.BLOCKED,
+        "ResourceClaims: pod m0 has resource claims, for which no room can be reserved",
+    ),
+    "one came without the gate": (
+        eight(member(0, is_gated=False)),
+        State.BLOCKED,
+        "Ungated: pod m0 was created without the gate, and has no node",
+    ),
+    "the start is undone": (
+        [
+            member(number, is_gated=False, gang_plan=Reservation("p1", NOW - 90, "n1", is_undone=True).text())
+            for number in range(8)
+        ],
+        State.ROLLING_BACK,
+        "0 of 8 members have a node",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pods", "state", "reason"), STATES.values(), ids=STATES.keys())
+def test_states(pods: list[Pod], state: State, reason: str) -> None:
+    """The state and its reason follow from the pods alone."""
+    status = status_of(gang(pods), NOW)
+    assert (status.state, status.reason) == (state, reason)
+
+
+def test_a_gang_whose_pods_are_gone_is_none() -> None:
+    """Members on their way out, and those that have finished, make no gang."""
+    assert gang_of(KEY, [member(0, terminating=True), member(1, "n1", phase="Failed")], lambda _owner: 8) is None
+
+
+def bare(number: int, age: float) -> Pod:
+    return member(number, owner=None, annotations=GROUP, created=NOW - age)
+
+
+NUMBERS = {
+    "the annotation before all else": ([member(0)], 3, None),
+    "the parallelism of its Job": ([member(n, annotations=GROUP) for n in range(3)], 3, 3),
+    "a Job whose other pods are still to come": ([member(n, annotations=GROUP) for n in range(2)], 3, None),
+    "a Job that is gone": ([member(n, annotations=GROUP, created=NOW - 60) for n in range(2)], None, None),
+    "bare pods of which one came just now": ([bare(0, 10), bare(1, 1)], None, None),
+    "bare pods that came a while ago": ([bare(0, 10), bare(1, 4)], None, 2),
+    "bare pods that come one by one for long": ([bare(0, 16), bare(1, 0)], None, 2),
+}
+
+
+@pytest.mark.parametrize(("pods", "parallelism", "least"), NUMBERS.values(), ids=NUMBERS.keys())
+def test_how_many_start_together(pods: list[Pod], parallelism: int | None, least: int | None) -> None:
+    """Annotation, else size, else the owner's number, else those that are there once no new one comes."""
+    assert gang(pods, parallelism).least(NOW) == least
+
+
+def test_members_above_the_number_start_as_they_come() -> None:
+    """Eight run, a ninth came: it starts alone."""
+    found = gang([*(member(number, "n1") for number in range(8)), member(8)])
+    assert (found.missing, found.least(NOW)) == (0, 1)
+
+
+def test_long_texts_are_not_remembered() -> None:
+    """A plan or an annotation of 200 kB is none of ours, is shown in short, and is kept no longer than its pod."""
+    long = "a" * 200_000
+    assert reservation_of(member(0, gang_plan=f"{long}/1.000/n1")) is None
+    contradicting = declared([{**GROUP, names.POD_GROUP_SIZE: f"{long}{number}"} for number in range(2)])
+    wrong = declared([{**GROUP, names.POD_GROUP_SIZE: long}])
+    assert max(len(contradicting.obstacle), len(wrong.obstacle)) < 400
+
+
+def test_the_replacement_of_a_lost_member_does_not_wait_for_members_that_have_ended() -> None:
+    """Five of eight succeeded, and went with their nodes. One of the other three is lost: its replacement starts."""
+    running = [member(number, f"n{number}") for number in range(2)]
+    replaced = member(9, created=NOW - 16)
+    assert gang([*running, replaced]).least(NOW) == 1
+    assert gang([*running, member(9)]).least(NOW) is None  # others may be on their way
+    assert gang([replaced]).least(NOW) is None  # nothing of it runs: it is not whole
+
+
+def test_plans_that_have_started_members_are_known_by_name() -> None:
+    """They are looked up for every reservation: a gang may have thousands of both."""
+    assert gang(eight(kept(0, is_gated=False), kept(1), kept(2, plan="p2"))).begun == {"p1"}
+    assert gang(eight(kept(1))).begun == frozenset()

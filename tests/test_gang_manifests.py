@@ -1,0 +1,111 @@
+"""The component of gangs: it refuses no pod, names what the programs look for, and alone switches gangs on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from localcluster import kubectl
+from localcluster.errors import ClusterError
+from placement import names
+
+MANIFESTS = Path(__file__).parent.parent / "manifests"
+COMPONENT = MANIFESTS / "components" / "gangs"
+
+
+def objects(*paths: Path) -> list[dict[str, Any]]:
+    return [each for path in paths for each in yaml.safe_load_all(path.read_text()) if each]
+
+
+GATE, GATE_BINDING = objects(COMPONENT / "gate.yaml")
+(ENTRY,) = objects(COMPONENT / "webhook.yaml")[0]["webhooks"]
+(PLACE,) = next(each for each in objects(MANIFESTS / "base" / "admission.yaml") if "Mutating" in each["kind"])[
+    "webhooks"
+]
+TWIN_FENCE, TWIN_FENCE_BINDING = objects(COMPONENT / "fence.yaml")
+
+
+def test_the_gate_is_given_by_an_apply_configuration_alone() -> None:
+    """A JSONPatch with a typed value would make the API server refuse the pod."""
+    (mutation,) = GATE["spec"]["mutations"]
+    assert mutation["patchType"] == "ApplyConfiguration"
+    expression = mutation["applyConfiguration"]["expression"]
+    assert f"schedulingGates{{name: '{names.GANG_GATE}'}}" in expression
+    assert f"labels: {{'{names.GANG_LABEL}': '{names.GANG_MEMBER}'}}" in expression
+    assert "object." not in expression  # two constants: nothing of the pod could make them invalid
+
+
+def test_every_field_that_may_be_absent_is_asked_for_as_such() -> None:
+    """With `failurePolicy: Fail`, an expression that fails refuses a pod."""
+    assert GATE["spec"]["failurePolicy"] == "Fail"
+    for condition in GATE["spec"]["matchConditions"]:
+        rest = condition["expression"].replace("object.metadata.?", "").replace("object.?spec.?", "")
+        assert "object." not in rest, condition
+    assert f"'{names.POD_GROUP}'" in GATE["spec"]["matchConditions"][0]["expression"]
+
+
+def test_the_same_namespaces_are_meant_everywhere() -> None:
+    """Opted in, and none of the excluded ones."""
+    assert GATE["metadata"]["name"] == GATE_BINDING["metadata"]["name"] == names.GANG_POLICY
+    assert GATE_BINDING["spec"]["policyName"] == names.GANG_POLICY
+    selector = GATE_BINDING["spec"]["matchResources"]["namespaceSelector"]
+    assert selector == ENTRY["namespaceSelector"] == PLACE["namespaceSelector"]
+
+
+def test_a_member_is_sent_to_its_own_entry_and_to_no_other() -> None:
+    """The label decides, which the API server has given before it asks webhooks."""
+    assert (ENTRY["name"], ENTRY["clientConfig"]["service"]["path"]) == (names.GANG_ENTRY, names.GANG_PATH)
+    assert (ENTRY["failurePolicy"], ENTRY["sideEffects"]) == ("Ignore", "None")
+    is_member = {"key": names.GANG_LABEL, "operator": "In", "values": [names.GANG_MEMBER]}
+    assert is_member in ENTRY["objectSelector"]["matchExpressions"]
+    assert {"key": names.GANG_LABEL, "operator": "DoesNotExist"} in PLACE["objectSelector"]["matchExpressions"]
+
+
+def test_the_fence_of_twins_denies_also_when_it_fails() -> None:
+    """And goes by the names that the rebalancer uses."""
+    assert TWIN_FENCE["metadata"]["name"] == names.TWIN_FENCE_POLICY
+    assert TWIN_FENCE["spec"]["failurePolicy"] == "Fail"
+    assert TWIN_FENCE_BINDING["spec"] == {"policyName": names.TWIN_FENCE_POLICY, "validationActions": ["Deny"]}
+    text = str(TWIN_FENCE["spec"])
+    assert all(f"'{name}'" in text for name in (names.TWIN_PREFIX, names.TWIN_OF))
+
+
+@pytest.fixture(scope="module")
+def overlays() -> dict[str, list[dict[str, Any]]]:
+    try:
+        texts = {
+            name: kubectl.call("kustomize", str(MANIFESTS / "overlays" / name)) for name in ("local", "local-gangs")
+        }
+    except ClusterError as error:  # pragma: no cover - a machine without kubectl
+        pytest.skip(str(error))
+    return {name: [each for each in yaml.safe_load_all(text) if each] for name, text in texts.items()}
+
+
+def test_only_the_component_switches_gangs_on(overlays: dict[str, list[dict[str, Any]]]) -> None:
+    """In the fence, in RBAC and in the webhook configuration."""
+
+    def fence(name: str) -> list[dict[str, str]]:
+        (found,) = (
+            each
+            for each in overlays[name]
+            if each["kind"] == "ValidatingAdmissionPolicy" and each["metadata"]["name"] == names.FENCE_POLICY
+        )
+        variables: list[dict[str, str]] = found["spec"]["variables"]
+        return variables
+
+    plain, gangs = fence("local"), fence("local-gangs")
+    assert (plain[0], gangs[0]) == ({"name": "gangs", "expression": "false"}, {"name": "gangs", "expression": "true"})
+    assert plain[1:] == gangs[1:]
+    kinds = {each["kind"] for each in overlays["local"]}
+    assert not any(kind.startswith("MutatingAdmissionPolicy") for kind in kinds)
+    assert {each["kind"] for each in overlays["local-gangs"]} - kinds == {GATE["kind"], GATE_BINDING["kind"]}
+
+
+def test_both_entries_call_the_port_of_the_local_overlay(overlays: dict[str, list[dict[str, Any]]]) -> None:
+    """Whichever comes first."""
+    (found,) = (each for each in overlays["local-gangs"] if each["kind"] == "MutatingWebhookConfiguration")
+    ports = {each["name"]: each["clientConfig"]["service"]["port"] for each in found["webhooks"]}
+    assert ports == {names.WEBHOOK_ENTRY: 8443, names.GANG_ENTRY: 8443}
