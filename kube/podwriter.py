@@ -109,7 +109,7 @@ class PodWriter:
 
     def evict(self, key: Key, uid: str) -> Outcome:
         """Asks for its end, as its disruption budget allows."""
-        return self._evict(key, uid, {"uid": uid}, self._call_seconds)
+        return self._write(Call.EVICT, key, uid, lambda: self._post_eviction(key, {"uid": uid}, self._call_seconds))
 
     def evict_replaced(self, key: Key, uid: str) -> Outcome:
         """The same for a released pod, as long as it is released: BUSY where it was put back meanwhile.
@@ -127,29 +127,36 @@ class PodWriter:
         return self._evict_as_read(key, uid, _is_waiting, self._call_seconds)
 
     def _evict_as_read(self, key: Key, uid: str, is_meant: Callable[[Any], bool], seconds: float) -> Outcome:
-        try:
-            raw = self._client.get_json(_path(key), timeout_seconds=self._call_seconds)
-        except ApiError as error:
-            return _told(Call.EVICT, key, error)
-        if raw["metadata"]["uid"] != uid:
-            return Outcome.GONE
-        if not is_meant(raw):
-            return Outcome.BUSY
-        return self._evict(key, uid, {"uid": uid, "resourceVersion": raw["metadata"]["resourceVersion"]}, seconds)
+        """Where somebody writes to it in between, such as its kubelet, it is read again, twice at most."""
+        for is_last in (False, False, True):
+            try:
+                raw = self._client.get_json(_path(key), timeout_seconds=self._call_seconds)
+            except ApiError as error:
+                return _told(Call.EVICT, key, error)
+            if raw["metadata"]["uid"] != uid:
+                return Outcome.GONE
+            if not is_meant(raw):
+                return Outcome.BUSY
+            as_read = {"uid": uid, "resourceVersion": raw["metadata"]["resourceVersion"]}
+            try:
+                with self._faults.around(Call.EVICT):
+                    self._post_eviction(key, as_read, seconds)
+                return Outcome.DONE
+            except Conflict as error:
+                if is_last or not self._is_leading():
+                    return _told(Call.EVICT, key, error)
+            except ApiError as error:
+                return _told(Call.EVICT, key, error)
+        raise AssertionError("the last try returns")
 
-    def _evict(self, key: Key, uid: str, preconditions: Mapping[str, str], seconds: float) -> Outcome:
+    def _post_eviction(self, key: Key, preconditions: Mapping[str, str], seconds: float) -> None:
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": key.name, "namespace": key.namespace},
             "deleteOptions": {"preconditions": preconditions},
         }
-        return self._write(
-            Call.EVICT,
-            key,
-            uid,
-            lambda: self._client.post(f"{_path(key)}/eviction", eviction, timeout_seconds=seconds),
-        )
+        self._client.post(f"{_path(key)}/eviction", eviction, timeout_seconds=seconds)
 
     # --- members of gangs --------------------------------------------------------------------------------------------
 

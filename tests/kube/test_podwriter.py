@@ -153,6 +153,25 @@ def test_a_released_pod_is_evicted_as_it_was_read(script: Script, writer: PodWri
     assert outcomes == [Outcome.BUSY, Outcome.GONE, Outcome.BUSY]
 
 
+def test_a_pod_that_changed_after_it_was_read_is_read_again(script: Script, writer: PodWriter) -> None:
+    """A kubelet may write its status at any time. Two such writes delay the eviction, a third ends the try."""
+    conflict = refused(409, "Conflict")
+    script.answer(released(version="7"), conflict, released(version="8"), conflict, released(version="9"), b"{}")
+    assert writer.evict_replaced(KEY, "u1") is Outcome.DONE
+    posted = [json.loads(request.body) for request in asked(script) if request.method == "POST"]
+    assert [each["deleteOptions"]["preconditions"]["resourceVersion"] for each in posted] == ["7", "8", "9"]
+    script.answer(*[released(), conflict] * 3)
+    assert writer.evict_replaced(KEY, "u1") is Outcome.BUSY
+    assert len(asked(script)) == 6
+
+
+def test_who_leads_no_longer_reads_no_pod_again(script: Script, client: Client) -> None:
+    script.answer(released(), refused(409, "Conflict"))
+    writer = PodWriter(client, is_leading=lambda: False)
+    assert writer.evict_replaced(KEY, "u1") is Outcome.BUSY
+    assert len(asked(script)) == 2
+
+
 # --- hand-overs ------------------------------------------------------------------------------------------------------
 
 POD = Pod("shop", "web-1", "u1", Owner("Deployment", "web", "d"), decision="rs/1", annotations={names.RELEASED: "x"})
