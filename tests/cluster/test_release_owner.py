@@ -11,7 +11,7 @@ import pytest
 from cli.main import main
 from demo.supervisor import Installed, access_for
 from kube.client import Client, connect
-from kube.errors import NotFound
+from kube.errors import Conflict, NotFound
 from kube.podwriter import PodWriter
 from localcluster import LocalCluster
 from placement import names
@@ -225,8 +225,10 @@ def test_an_eviction_that_is_under_way_leaves_alone_what_was_put_back(user: Name
     assert release_pod(user.client, writer, key) is Outcome.DONE
     read = user.client.get_json(path_of(key))["metadata"]
     assert put_back(user.client, writer, key) is Outcome.DONE
-    late = writer._evict(key, read["uid"], {"uid": read["uid"], "resourceVersion": read["resourceVersion"]}, 4.0)
-    assert late is Outcome.BUSY
+    late = {"uid": read["uid"], "resourceVersion": read["resourceVersion"]}
+    eviction = {"metadata": {"name": key.name}, "deleteOptions": {"preconditions": late}}
+    with pytest.raises(Conflict):
+        user.client.post(f"{path_of(key)}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", **eviction})
     assert "deletionTimestamp" not in metadata(user, key)
 
 

@@ -160,7 +160,8 @@ def test_a_pod_that_changed_after_it_was_read_is_read_again(script: Script, writ
     assert writer.evict_replaced(KEY, "u1") is Outcome.DONE
     posted = [json.loads(request.body) for request in asked(script) if request.method == "POST"]
     assert [each["deleteOptions"]["preconditions"]["resourceVersion"] for each in posted] == ["7", "8", "9"]
-    script.answer(*[released(), conflict] * 3)
+    changing: list[Answer | bytes] = [released(), conflict]
+    script.answer(*changing * 3)
     assert writer.evict_replaced(KEY, "u1") is Outcome.BUSY
     assert len(asked(script)) == 6
 
