@@ -91,17 +91,8 @@ def pause(client: Client) -> bool:
 
 def stop_admission(client: Client) -> bool:
     """Whether there was any. New pods would get what is taken from the others, and so would pods that are evicted."""
-    deleted = [_delete(client, path) for path in (CONFIGURATION, EVICTION_CONFIGURATION)]
+    deleted = [client.remove(path) for path in (CONFIGURATION, EVICTION_CONFIGURATION)]
     return any(deleted)
-
-
-def _delete(client: Client, path: str) -> bool:
-    """Whether it was there."""
-    try:
-        client.delete(path)
-    except NotFound:
-        return False
-    return True
 
 
 def undo(client: Client) -> tuple[int, list[Pod]]:

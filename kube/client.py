@@ -16,7 +16,7 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException
 
 from kube.bounds import Bounds, TooMuch, bind, within
-from kube.errors import AnswerTooLarge, ApiError, Garbled, KubeconfigError, Unreachable, error_from
+from kube.errors import AnswerTooLarge, ApiError, Garbled, KubeconfigError, NotFound, Unreachable, error_from
 from kube.kubeconfig import MemoryFiles, load_configuration
 
 CONNECT_SECONDS = 5.0
@@ -117,6 +117,14 @@ class Client:
     ) -> Any:
         """`body` may be DeleteOptions, e.g. with a UID precondition."""
         return self._write("DELETE", path, query, body, timeout_seconds=timeout_seconds)
+
+    def remove(self, path: str, *, timeout_seconds: float = ANSWER_SECONDS) -> bool:
+        """Deletes it if it is there. Whether it was."""
+        try:
+            self.delete(path, timeout_seconds=timeout_seconds)
+        except NotFound:
+            return False
+        return True
 
     def stream(self, path: str, query: Query | None = None, *, read_timeout_seconds: float) -> Stream:
         """An open answer that is read line by line, as watches are. Silence beyond the time-out is Unreachable."""

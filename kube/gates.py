@@ -39,16 +39,8 @@ def has_gate(client: Client) -> bool:
 
 def remove_gate(client: Client) -> bool:
     """No new member gets a gate. Whether there was anything to remove."""
-    removed = [_delete(client, path) for path in (BINDING, POLICY)]
+    removed = [client.remove(path) for path in (BINDING, POLICY)]
     return any(removed)
-
-
-def _delete(client: Client, path: str) -> bool:
-    try:
-        client.delete(path)
-    except NotFound:
-        return False
-    return True
 
 
 # --- pods that have it -----------------------------------------------------------------------------------------------

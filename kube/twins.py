@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kube.client import Client
-from kube.errors import AlreadyExists, NotFound
+from kube.errors import AlreadyExists
 from kube.paths import path_of
 from kube.podwriter import CALL_SECONDS
 from kube.resources import PRIORITY_CLASSES, pages
@@ -33,10 +33,7 @@ class TwinWriter:
             return
 
     def remove(self, name: str) -> None:
-        try:
-            self._client.delete(path_of(PRIORITY_CLASSES.path, name), timeout_seconds=CALL_SECONDS)
-        except NotFound:
-            return
+        self._client.remove(path_of(PRIORITY_CLASSES.path, name), timeout_seconds=CALL_SECONDS)
 
     def remove_all(self) -> int:
         """How many there were."""
