@@ -11,25 +11,22 @@ from kube.client import Client
 from kube.configmaps import parse_configuration_text
 from kube.gates import can_gate, has_gate, remove_gate
 from localcluster import kubectl
-from localcluster.errors import ClusterError
 
 OVERLAYS = Path(__file__).parent.parent / "manifests" / "overlays"
 OVERLAY = OVERLAYS / "local"
 OVERLAY_WITH_GANGS = OVERLAYS / "local-gangs"
+OVERLAY_WITHOUT_POLICY = OVERLAYS / "local-gangs-before-1.36"
 
 
 def wants_gangs(configuration: str | None) -> bool:
     return configuration is not None and parse_configuration_text(configuration).gangs.enabled
 
 
-def check_gangs(admin: Client) -> None:
-    """Before anything is written."""
-    if not can_gate(admin):
-        raise ClusterError(
-            "the API server has no MutatingAdmissionPolicy v1, which gives members of gangs their gate",
-            "gangs need Kubernetes 1.36 or later; leave `gangs: {enabled: true}` out of the configuration",
-            exit_code=2,
-        )
+def overlay_for(admin: Client, configuration: str | None) -> Path:
+    """What is installed: with gangs, members get their gate from the API server if it can give it."""
+    if not wants_gangs(configuration):
+        return OVERLAY
+    return OVERLAY_WITH_GANGS if can_gate(admin) else OVERLAY_WITHOUT_POLICY
 
 
 def remove_gangs(kubeconfig: Path, admin: Client) -> None:

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from demo.gangs import OVERLAY, OVERLAY_WITH_GANGS, check_gangs, remove_gangs, rendered, wants_gangs
+from demo.gangs import overlay_for, remove_gangs, rendered, wants_gangs
 from kube.client import Client, connect
 from kube.configmaps import parse_configuration_text
 from kube.configuration import read_text
@@ -158,14 +158,11 @@ def running(
 
 def install(kubeconfig: Path, admin: Client, configuration: str | None) -> str:
     """Applies the overlay; returns the address that the API server will call."""
-    with_gangs = wants_gangs(configuration)
-    objects = rendered(OVERLAY_WITH_GANGS if with_gangs else OVERLAY)
+    objects = rendered(overlay_for(admin, configuration))
     service = _named(objects, "Service", names.WEBHOOK_SERVICE)["spec"]
     port = service["ports"][0]["port"]
     first = _first_address(admin)
-    if with_gangs:
-        check_gangs(admin)
-    else:
+    if not wants_gangs(configuration):
         remove_gangs(kubeconfig, admin)
     _remove_foreign_service(admin, port)
     service["clusterIP"] = str(_service_address(admin, first, port))

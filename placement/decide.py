@@ -40,7 +40,8 @@ class Reason(StrEnum):
     GANG = "gang"  # a member of a gang: it takes no slot
     TWIN = "twin"  # the same, and it gets the PriorityClass that preempts nobody
     NO_TWIN = "no-twin"  # the same, and it keeps its PriorityClass
-    NOT_A_MEMBER = "not-a-member"  # it carries the label of members, and not their gate
+    GATED = "gated"  # the same, and it gets its gate here, where no policy gives it
+    NOT_A_MEMBER = "not-a-member"  # it is sent as one, and is none
     REFUSED = "refused"  # another policy or quota refuses pods of its kind that carry our patch
     NOT_READY = "not-ready"  # our caches are not synced
     TOO_LARGE = "too-large"  # with our patch it might be more than the API server stores

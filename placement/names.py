@@ -164,6 +164,8 @@ OVERFLOW_PRIORITY = "spotweave-overflow"
 GANG_POLICY = "spotweave-gang"
 GANG_ENTRY = "gang.spotweave.dev"
 GANG_PATH = "/gang"
+GATE_ENTRY = "gate.spotweave.dev"  # before Kubernetes 1.36, in place of the policy
+GATE_PATH = "/gate"
 TWIN_PREFIX = "spotweave-never-"  # of the names of PriorityClasses that the rebalancer makes for members
 # ValidatingAdmissionPolicies (and their bindings) that warn people who apply workloads and namespaces about mistakes.
 LINT_POLICY = "spotweave-lint"

@@ -48,6 +48,18 @@ def spec_patch(raw_spec: Raw, injection: Injection) -> list[dict[str, Any]]:
     return differences + priority_patch(raw_spec, injection.priority_class)
 
 
+def gate_patch(raw_pod: Raw) -> list[dict[str, Any]]:
+    """Gate and label of a member. Other gates stay."""
+    raw_metadata, raw_spec = raw_pod["metadata"], raw_pod["spec"]
+    gates = _listed(raw_spec, "schedulingGates")
+    has_gate = any(each.get("name") == names.GANG_GATE for each in gates)
+    labels = {**(raw_metadata.get("labels") or {}), names.GANG_LABEL: names.GANG_MEMBER}
+    return [
+        *_differences("metadata", raw_metadata, {"labels": labels}),
+        *_differences("spec", raw_spec, {} if has_gate else {"schedulingGates": [*gates, {"name": names.GANG_GATE}]}),
+    ]
+
+
 def _differences(outer: str, raw: Raw, written: Raw) -> list[dict[str, Any]]:
     return [
         {"op": "add", "path": f"/{outer}/{part}", "value": value}

@@ -20,11 +20,14 @@ def objects(*paths: Path) -> list[dict[str, Any]]:
     return [each for path in paths for each in yaml.safe_load_all(path.read_text()) if each]
 
 
+BEFORE_OVERLAY = "local-gangs-before-1.36"
 GATE, GATE_BINDING = objects(COMPONENT / "gate.yaml")
 (ENTRY,) = objects(COMPONENT / "webhook.yaml")[0]["webhooks"]
 (PLACE,) = next(each for each in objects(MANIFESTS / "base" / "admission.yaml") if "Mutating" in each["kind"])[
     "webhooks"
 ]
+BEFORE = MANIFESTS / "components" / "gangs-before-1.36"
+GATE_ENTRY, _ = objects(BEFORE / "webhook.yaml")[0]["webhooks"]
 TWIN_FENCE, TWIN_FENCE_BINDING = objects(COMPONENT / "fence.yaml")
 
 
@@ -64,6 +67,15 @@ def test_a_member_is_sent_to_its_own_entry_and_to_no_other() -> None:
     assert {"key": names.GANG_LABEL, "operator": "DoesNotExist"} in PLACE["objectSelector"]["matchExpressions"]
 
 
+def test_before_1_36_the_webhook_gates_the_same_pods_and_refuses_no_others() -> None:
+    """The conditions, the namespaces and the pods are those of the policy; whoever does not meet them is not sent."""
+    assert GATE_ENTRY["matchConditions"] == GATE["spec"]["matchConditions"]
+    assert GATE_ENTRY["objectSelector"] == GATE["spec"]["matchConstraints"]["objectSelector"]
+    assert GATE_ENTRY["namespaceSelector"] == ENTRY["namespaceSelector"]
+    assert GATE_ENTRY["failurePolicy"] == GATE["spec"]["failurePolicy"] == "Fail"
+    assert (GATE_ENTRY["name"], GATE_ENTRY["clientConfig"]["service"]["path"]) == (names.GATE_ENTRY, names.GATE_PATH)
+
+
 def test_the_fence_of_twins_denies_also_when_it_fails() -> None:
     """And goes by the names that the rebalancer uses."""
     assert TWIN_FENCE["metadata"]["name"] == names.TWIN_FENCE_POLICY
@@ -77,7 +89,8 @@ def test_the_fence_of_twins_denies_also_when_it_fails() -> None:
 def overlays() -> dict[str, list[dict[str, Any]]]:
     try:
         texts = {
-            name: kubectl.call("kustomize", str(MANIFESTS / "overlays" / name)) for name in ("local", "local-gangs")
+            name: kubectl.call("kustomize", str(MANIFESTS / "overlays" / name))
+            for name in ("local", "local-gangs", BEFORE_OVERLAY)
         }
     except ClusterError as error:  # pragma: no cover - a machine without kubectl
         pytest.skip(str(error))
@@ -109,3 +122,13 @@ def test_both_entries_call_the_port_of_the_local_overlay(overlays: dict[str, lis
     (found,) = (each for each in overlays["local-gangs"] if each["kind"] == "MutatingWebhookConfiguration")
     ports = {each["name"]: each["clientConfig"]["service"]["port"] for each in found["webhooks"]}
     assert ports == {names.WEBHOOK_ENTRY: 8443, names.GANG_ENTRY: 8443}
+
+
+def test_before_1_36_the_same_is_installed_but_for_the_policy(overlays: dict[str, list[dict[str, Any]]]) -> None:
+    """And one entry gives all that members get."""
+    (found,) = (each for each in overlays[BEFORE_OVERLAY] if each["kind"] == "MutatingWebhookConfiguration")
+    ports = {each["name"]: each["clientConfig"]["service"]["port"] for each in found["webhooks"]}
+    assert ports == {names.WEBHOOK_ENTRY: 8443, names.GATE_ENTRY: 8443}
+    policy = {GATE["kind"], GATE_BINDING["kind"]}
+    others = [each for each in overlays["local-gangs"] if each["kind"] not in {*policy, found["kind"]}]
+    assert [each for each in overlays[BEFORE_OVERLAY] if each["kind"] != found["kind"]] == others

@@ -54,16 +54,23 @@ class GangAdmission:
             return Verdict(Reason.NOT_READY)
         if not is_gated_member(call.raw_pod):
             return Verdict(Reason.NOT_A_MEMBER)
+        written = self.priority(call)
+        return Verdict(Reason.TWIN, patch=written) if written else Verdict(Reason.NO_TWIN)
+
+    def priority(self, call: AdmissionCall) -> list[dict[str, Any]]:
+        """The part of a member's patch that gives it the twin of its PriorityClass; nothing where it keeps its own."""
         spec = call.raw_pod["spec"]
         asked = asked_priority(spec)
         found = NoTwin.UNKNOWN if asked is None else self._chosen(asked, call.namespace)
         if isinstance(found, NoTwin):
             log.debug("request %s: a member keeps its PriorityClass: %s", call.uid, found)
-            return Verdict(Reason.NO_TWIN)
-        return Verdict(Reason.TWIN, patch=priority_patch(spec, found.name))
+            return []
+        return priority_patch(spec, found.name)
 
     def _chosen(self, asked: AskedPriority, namespace: str) -> PriorityClass | NoTwin:
         caches = self._caches
+        if not caches.is_synced():
+            return NoTwin.UNKNOWN
         is_scoped = any(each.by_priority for each in caches.quotas.within(namespace))
         return chosen_twin(asked, lambda name: caches.priority_classes.get(Key("", name)), is_scoped=is_scoped)
 

@@ -52,6 +52,7 @@ from webhook.admission import Admission, Caches
 from webhook.evictionledger import EvictionLedger
 from webhook.evictions import EvictionReviewer
 from webhook.gangs import GangAdmission, GangCaches, GangReviewer
+from webhook.gate import GateReviewer
 from webhook.metrics import WebhookMetrics
 from webhook.mistakes import Mistakes
 from webhook.nodeends import NodeEnds
@@ -169,19 +170,20 @@ class WebhookProgram:
         tenure = Tenure(self.peers, books, lambda: pods.latest, lambda: pods.applied) if self.peers else None
         reviewer = Reviewer(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"), tenure)
         evictions = self._evictions(configuration, ledger, tenure, leadership)
-        self.ports = ports(reviewer, self.metrics, self.missing, evictions, self._gangs(configuration))
+        gangs = self._gangs() if configuration.gangs.enabled else None
+        twins = GangReviewer(gangs, self.metrics) if gangs is not None else None
+        gate = GateReviewer(self.metrics, gangs.priority if gangs is not None else None)
+        self.ports = ports(reviewer, self.metrics, self.missing, evictions, twins, gate)
         self._show()
 
-    def _gangs(self, configuration: Configuration) -> GangReviewer | None:
-        if not configuration.gangs.enabled:
-            return None
+    def _gangs(self) -> GangAdmission:
         followed, quotas = self.followed, self.followed.informer(SCOPED_QUOTAS)
         caches = GangCaches(
             followed.stores.of(PRIORITY_CLASSES),
             followed.stores.of(SCOPED_QUOTAS),
             is_synced=lambda: followed.awaited.synced and quotas.synced,
         )
-        return GangReviewer(GangAdmission(caches), self.metrics)
+        return GangAdmission(caches)
 
     def _evictions(
         self, configuration: Configuration, ledger: EvictionLedger, tenure: Tenure | None, leadership: Leadership

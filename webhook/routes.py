@@ -15,6 +15,7 @@ from serving.routes import Routes
 from webhook import peers
 from webhook.evictions import EvictionReviewer
 from webhook.gangs import GangReviewer
+from webhook.gate import GateReviewer
 from webhook.metrics import WebhookMetrics
 from webhook.review import MalformedReview
 from webhook.reviewer import Reviewer
@@ -37,6 +38,7 @@ def ports(
     missing: Callable[[], str | None],
     evictions: EvictionReviewer | None = None,
     gangs: GangReviewer | None = None,
+    gate: GateReviewer | None = None,
 ) -> PortAnswers:
     """`missing` gives what is missing until it is ready, or None."""
     probes = probe_routes(missing, lambda _request: exposed(metrics.text()))
@@ -45,7 +47,9 @@ def ports(
     if evictions is not None:
         reviews[names.EVICTION_PATH] = {"POST": EvictionRoute(evictions).evict}
     if gangs is not None:
-        reviews[names.GANG_PATH] = {"POST": GangRoute(gangs).give_twin}
+        reviews[names.GANG_PATH] = {"POST": GangRoute(gangs).review}
+    if gate is not None:
+        reviews[names.GATE_PATH] = {"POST": GangRoute(gate).review}
     return PortAnswers(Routes({**reviews, **probes}).answer, Routes(probes).answer)
 
 
@@ -96,12 +100,12 @@ class EvictionRoute:
 
 
 class GangRoute:
-    """The same for members of gangs."""
+    """The same for members of gangs. Of those that get their gate here, a call that is refused refuses the pod."""
 
-    def __init__(self, reviewer: GangReviewer) -> None:
+    def __init__(self, reviewer: GangReviewer | GateReviewer) -> None:
         self._reviewer = reviewer
 
-    def give_twin(self, request: Request) -> Response:
+    def review(self, request: Request) -> Response:
         if not request.headers.get(b"content-type", b"").lower().startswith(JSON):
             return _not_json(request)
         try:

@@ -1,4 +1,4 @@
-"""`spotweave run` with gangs: where the API server cannot give gates, it says so; without gangs it removes them."""
+"""`spotweave run` with gangs: it installs what this API server needs for them; without gangs it removes that."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from demo.gangs import check_gangs, remove_gangs, wants_gangs
+from demo.gangs import (
+    OVERLAY,
+    OVERLAY_WITH_GANGS,
+    OVERLAY_WITHOUT_POLICY,
+    overlay_for,
+    remove_gangs,
+    wants_gangs,
+)
 from kube.gates import BINDING, POLICIES, POLICY
-from localcluster.errors import ClusterError
 from tests.kube.scripted import Answer, scripted_api
 
 OLD = json.dumps({"resources": [{"name": "validatingadmissionpolicies"}]}).encode()
@@ -25,14 +31,13 @@ def test_gangs_are_installed_where_the_configuration_asks_for_them(text: str | N
     assert wants_gangs(text) is expected
 
 
-def test_an_api_server_that_can_give_no_gates_is_refused_in_one_sentence() -> None:
-    """Before 1.36; it says which version is needed."""
+def test_where_the_api_server_can_give_no_gate_the_webhook_does() -> None:
+    """Before 1.36. Nothing is asked where gangs are off."""
     with scripted_api() as (script, client):
         script.answer(OLD, NEW)
-        with pytest.raises(ClusterError, match="no MutatingAdmissionPolicy v1") as caught:
-            check_gangs(client)
-        assert "1.36" in str(caught.value.hint)
-        check_gangs(client)
+        assert overlay_for(client, "gangs: {enabled: true}") == OVERLAY_WITHOUT_POLICY
+        assert overlay_for(client, "gangs: {enabled: true}") == OVERLAY_WITH_GANGS
+        assert overlay_for(client, None) == OVERLAY
 
 
 def test_without_gangs_what_an_earlier_run_has_installed_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
