@@ -219,7 +219,9 @@ def _counted(user: NamespaceUser) -> tuple[int, int, int]:
     return (status.get("expectedPods", 0), status.get("currentHealthy", 0), status.get("disruptionsAllowed", 0))
 
 
-def test_an_eviction_that_is_under_way_leaves_alone_what_was_put_back(user: NamespaceUser, writer: PodWriter) -> None:
+def test_an_eviction_that_is_under_way_leaves_alone_what_was_put_back(
+    user: NamespaceUser, writer: PodWriter, rebalancer: Client
+) -> None:
     """It was decided on for a released pod: another version of it is another matter."""
     (key,) = serving(user, 1)
     assert release_pod(user.client, writer, key) is Outcome.DONE
@@ -228,7 +230,7 @@ def test_an_eviction_that_is_under_way_leaves_alone_what_was_put_back(user: Name
     late = {"uid": read["uid"], "resourceVersion": read["resourceVersion"]}
     eviction = {"metadata": {"name": key.name}, "deleteOptions": {"preconditions": late}}
     with pytest.raises(Conflict):
-        user.client.post(f"{path_of(key)}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", **eviction})
+        rebalancer.post(f"{path_of(key)}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", **eviction})
     assert "deletionTimestamp" not in metadata(user, key)
 
 
