@@ -29,18 +29,11 @@ from typing import Any
 from placement import names
 from placement.classes import PRESETS, Classes, ClassLabel, SpotTaint
 from placement.gang.settings import EVICTIONS_ROWS, GANGS_ROWS, Gangs, Rows
+from placement.leavingtaints import LEAVING_TAINTS, PATIENT_TAINTS, WHENS, patient
 from placement.model import Class, Node, NodeRequirement, NodeTerm
 from placement.policy import SETTINGS, Amount, Limit, mistakes_in, parse_amount, parse_count, parse_share
 from placement.window import parse_duration
 
-LEAVING_TAINTS = (
-    "aws-node-termination-handler/spot-itn",
-    "aws-node-termination-handler/rebalance-recommendation",
-    names.DISRUPTED,
-    "cloud.google.com/impending-node-termination",
-    names.SCALED_DOWN,
-    "node.cloudprovider.kubernetes.io/shutdown",
-)
 CORDONS = ("keep", "move")
 SCALED_FALLBACK_AFTER = "5m"
 # The API server's own rules: it would refuse a pod to which we gave any other key or value.
@@ -118,6 +111,7 @@ class Configuration:
     limits: tuple[NamespaceLimit, ...] = ()
     priority_roles: PriorityRoles = PriorityRoles()
     leaving_taints: tuple[str, ...] = LEAVING_TAINTS
+    patient_taints: frozenset[str] = PATIENT_TAINTS  # of these: those that count only on a Node that is being deleted
     cordon: str = CORDONS[0]
     moves: Moves = field(default_factory=Moves)
     prices: PriceSources = PriceSources()
@@ -129,9 +123,14 @@ class Configuration:
     def limits_of(self, namespace_labels: Mapping[str, str]) -> tuple[Limit, ...]:
         return tuple(entry.limit for entry in self.limits if entry.applies_to(namespace_labels))
 
+    @property
+    def taints_at_once(self) -> tuple[str, ...]:
+        """The leaving taints that count on any node."""
+        return tuple(key for key in self.leaving_taints if key not in self.patient_taints)
+
     def is_leaving(self, node: Node) -> bool:
         """Its pods must leave and count as lost. A cordoned node counts only if drained, or with `cordon: move`."""
-        return node.is_leaving(self.leaving_taints) or self.empties(node)
+        return node.is_leaving(self.taints_at_once) or self.empties(node)
 
     def notice_seconds(self, node: Node) -> float | None:
         """How long before its end the end of this node was announced; None if none was.
@@ -140,7 +139,7 @@ class Configuration:
         """
         found = {taint.key for taint in node.taints}.intersection(self.leaving_taints) - {names.SCALED_DOWN}
         is_taken = node.deleting and self.classes.of_node(node.labels) is Class.SPOT
-        if not found or (found == {names.DISRUPTED} and not is_taken):
+        if not found or (found <= self.patient_taints | PATIENT_TAINTS and not is_taken):
             return None
         notice = self.termination_notice
         return self.classes.notice_seconds(node.labels) if notice is None else notice.total_seconds()
@@ -178,6 +177,8 @@ class _Reader:
         }
         sections = self._mapping("the configuration", raw, tuple(read))
         values = {key: read[key](value) for key, value in sections.items() if value is not None}
+        if (taints := values.get("leavingTaints")) is not None:
+            values |= {"leavingTaints": tuple(taints), "patient_taints": patient(taints)}
         if self.mistakes:
             raise ConfigurationError(self.mistakes)
         fields = {
@@ -352,8 +353,18 @@ class _Reader:
             self._wrong("terminationNotice", raw, "a duration such as 2m or 30s")
             return None
 
-    def _leaving_taints(self, raw: object) -> tuple[str, ...]:
-        return self._strings("leavingTaints", raw, "taint keys", _LABEL_KEY)
+    def _leaving_taints(self, raw: object) -> dict[str, str]:
+        """Each key, and when its taint counts; "" where that is not said."""
+        return dict(self._leaving_taint(entry) for entry in self._list("leavingTaints", raw, "taint keys"))
+
+    def _leaving_taint(self, entry: object) -> tuple[str, str]:
+        said = self._mapping("leavingTaints", entry, ("key", "when")) if isinstance(entry, dict) else {"key": entry}
+        key, when = said.get("key"), said.get("when", "")
+        if not isinstance(key, str) or not _LABEL_KEY.fullmatch(key):
+            self._wrong("leavingTaints", entry, "a taint key in quotes, or a mapping with key and when")
+        if when not in ("", *WHENS):
+            self._wrong("leavingTaints", when, f"as `when` {' or '.join(WHENS)}")
+        return str(key), str(when)
 
 
 _MOVES: Rows = {

@@ -151,7 +151,7 @@ def company(pods: Iterable[Pod], pod: Pod, gone: Container[str], min_ready_secon
 
 def judged(case: EvictionCase) -> EvictionHold | LetGo:
     """Whether the eviction waits. In doubt it does not."""
-    reason = _not_held(case)
+    reason = not_held(case)
     if reason is not None:
         return reason
     question = asked(case.pod)
@@ -188,8 +188,8 @@ def _leaving_since(case: EvictionCase) -> float | None:
     return case.leaving_since if case.pod.is_released else None
 
 
-def _not_held(case: EvictionCase) -> LetGo | None:
-    """Why evictions of this pod are never held, now."""
+def not_held(case: EvictionCase) -> LetGo | None:
+    """Why evictions of this pod are never held, now; whoever else serves."""
     pod, policy = case.pod, case.policy
     if not policy.eviction_hold:
         return LetGo.OFF

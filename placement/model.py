@@ -152,14 +152,12 @@ class Node:
     def pool(self) -> Pool:
         return Pool(self.labels.get(names.ZONE, ""), self.labels.get(names.INSTANCE_TYPE, ""))
 
-    def is_leaving(self, leaving_taints: Collection[str]) -> bool:
+    def is_leaving(self, taints: Collection[str]) -> bool:
         """Its termination was announced, it is under deletion, or it is drained: its pods count as lost.
 
-        A bare cordon only keeps new pods away. So does Karpenter's taint until it deletes the Node: it waits for the
-        node that replaces this one. Pods that left sooner would wait for a node, and it would buy one more for them.
+        A bare cordon only keeps new pods away. `taints` are those that announce its end at once.
         """
-        announced = {taint.key for taint in self.taints}.intersection(leaving_taints) - {names.DISRUPTED}
-        return self.deleting or self.drained or bool(announced)
+        return self.deleting or self.drained or any(taint.key in taints for taint in self.taints)
 
 
 @dataclass(frozen=True, slots=True)

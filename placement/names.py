@@ -45,6 +45,8 @@ LEFT_ALONE = PREFIX + "left-alone"
 RELEASED = PREFIX + "released"
 # Appended to it, after another slash, if the release wrote SAFE_TO_EVICT: the undo removes that again.
 RELEASED_SAFE = "safe-to-evict"
+# Appended in the same way if the release wrote DO_NOT_DISRUPT.
+RELEASED_SPARED = "do-not-disrupt"
 # Prefix of the label pod-template-hash of a released pod. Together with the annotation it marks the pod as released.
 RELEASED_HASH = "released-"
 # Annotation "<class>/<policy>/<when>" on a replacement: the class that its predecessor was moved away from, and under
@@ -101,6 +103,8 @@ ROLLOUT_ENDED = ("Progressing", "NewReplicaSetAvailable")
 CONTROLLER_REVISION_HASH = "controller-revision-hash"
 # Annotations by which people keep a pod where it is: "false" and "true". Read by the rebalancer. If the first is
 # absent, a release writes SAFE_TO_EVICT "true", because Cluster Autoscaler knows no Deployment as a pod's controller.
+# If the second is absent, a release from a node that Karpenter removes writes for how long after the pod's start
+# Karpenter is to leave it alone, such as "185s": meanwhile Karpenter buys no node for it, only for its replacement.
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 # Pod condition: the pod is terminated from outside, not because of an error of its own; read by Jobs and people. The

@@ -44,8 +44,8 @@ class Departures:
                 self._take(self._gone(old))
 
     def _is_announced(self, node: Node) -> bool:
-        taints = self._configuration.leaving_taints
-        return is_announced(node, taints) and not self._plans.covers(node, taints)
+        is_planned = self._plans.covers(node, self._configuration.leaving_taints)
+        return is_announced(node, self._configuration) and not is_planned
 
     def lose(self, node: Node) -> None:
         if self._pods_on.get(node.name):

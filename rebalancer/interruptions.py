@@ -23,6 +23,7 @@ LONGEST_GAP_SECONDS = 60.0  # between two looks; what happened in a longer gap i
 SOONEST_SECONDS = 60.0  # between two writes
 HOURS_SECONDS = 900.0  # between two writes without a loss
 DOUBT_SECONDS = 10.0  # Karpenter writes the Event about its own plan just after it has deleted the Node
+MOST_ASKED = 5  # nodes after whose age the API server is asked in one look: it waits for the answers
 
 Change = Callable[[Observed], Observed]
 
@@ -30,10 +31,19 @@ Change = Callable[[Observed], Observed]
 class Observer:
     """What this replica has seen, until it is written."""
 
-    def __init__(self, index: Index, is_leading: Callable[[], bool], write: Callable[[Change], object]) -> None:
+    def __init__(
+        self,
+        index: Index,
+        is_leading: Callable[[], bool],
+        write: Callable[[Change], object],
+        is_expired: Callable[[Node], bool] = lambda _node: False,
+    ) -> None:
         self._index = index
         self._is_leading = is_leading
         self._write = write
+        self._is_expired = is_expired
+        self._unasked: list[Node] = []  # in doubt, and perhaps deleted because they are old enough
+        self._expired: set[str] = set()  # the UIDs of those in doubt that were
         self._ground: Ground | None = None
         self._nodes: Counter[str] = Counter()  # by pool, as of the last look
         self._looked: float | None = None
@@ -60,12 +70,28 @@ class Observer:
             node = self._index.interrupted.popleft()
             pool = pool_name(node.pool)
             self._doubtful.append((node, Interruption(pool, self._nodes[pool], now)))
+            if self._is_in_doubt(node):
+                self._unasked.append(node)
+        self._ask()
         seen, self._doubtful = self._doubtful, []
         for node, each in seen:
-            if is_in_doubt(node, self._index.ground.configuration.leaving_taints) and now - each.at < DOUBT_SECONDS:
+            if self._is_in_doubt(node) and now - each.at < DOUBT_SECONDS:
                 self._doubtful.append((node, each))
-            elif not self._index.is_planned(node):
+            elif not self._index.is_planned(node) and node.uid not in self._expired:
                 yield each
+        if not self._doubtful:
+            self._unasked, self._expired = [], set()
+
+    def _is_in_doubt(self, node: Node) -> bool:
+        return is_in_doubt(node, self._index.ground.configuration.leaving_taints)
+
+    def _ask(self) -> None:
+        """Whether Karpenter deletes them because of their age: some in each look, while they are still there."""
+        asked, self._unasked = self._unasked[:MOST_ASKED], self._unasked[MOST_ASKED:]
+        try:
+            self._expired.update(node.uid for node in asked if self._is_expired(node))
+        except (ApiError, TimeoutError) as error:
+            log.warning("cannot find out whether nodes have expired; they count as interrupted: %s", error)
 
     def _watch(self, seconds: float) -> None:
         if not 0 < seconds <= LONGEST_GAP_SECONDS:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from dashboard.access import Guard
 from dashboard.answercache import AnswerCache
@@ -23,6 +24,7 @@ from kube.events import EventWriter
 from kube.following import Followed
 from kube.gctuning import spare_caches
 from kube.lease import Leader
+from kube.nodeclaims import is_expired
 from kube.outagewriter import Notes
 from kube.podwriter import CALL_SECONDS, PodWriter
 from kube.resources import NAMESPACES, NODES, PODS_IN_FULL, REBALANCER, STATE, rows_of
@@ -89,9 +91,8 @@ class RebalancerProgram:
         self._twins = Twins(TwinWriter(client)) if configuration.gangs.enabled else None
         if self._twins is not None:
             self.followed.stores.of(PODS_IN_FULL).subscribe(self._twins.observe)
-        self._observer = Observer(
-            self._index, self._leader.is_leading, lambda change: change_observed(client, change, CALL_SECONDS)
-        )
+        write = partial(change_observed, client, call_seconds=CALL_SECONDS)
+        self._observer = Observer(self._index, self._leader.is_leading, write, partial(is_expired, client))
         around = Around(
             self._leader.is_leading,
             self._is_current,

@@ -71,7 +71,8 @@ def test_it_uses_our_names() -> None:
     assert quoted(variables()["decision"])[0] == names.DECISION
     assert all(names.RELEASED_HASH in quoted(variables()[each]) for each in ("releases", "putsBack", "tidiesUp"))
     text = str(POLICY["spec"]["validations"])
-    written = (names.DELETION_COST, names.SAFE_TO_EVICT, names.RELEASED_SAFE, names.DISRUPTION_TARGET)
+    marks = (names.SAFE_TO_EVICT, names.RELEASED_SAFE, names.DO_NOT_DISRUPT, names.RELEASED_SPARED)
+    written = (names.DELETION_COST, *marks, names.DISRUPTION_TARGET)
     assert all(f"'{name}'" in text for name in (*written, names.PREFIX))
 
 

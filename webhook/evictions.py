@@ -25,6 +25,7 @@ from placement import names
 from placement.configuration import Configuration
 from placement.eviction import (
     RELEASE_SECONDS,
+    Company,
     EvictionAsked,
     EvictionCase,
     EvictionHold,
@@ -32,6 +33,7 @@ from placement.eviction import (
     company,
     judged,
     legible,
+    not_held,
     sentence,
     sentence_of_turn,
 )
@@ -207,14 +209,12 @@ class EvictionReviewer:
             return LetGo.NOT_OURS
         now, workload = self._now(), found.revision.workload
         owned = f"{OWNED}{workload.uid}"
-        others = company(self._reachable(workload), pod, self._ledger.of(owned), workload.min_ready_seconds, now)
-        return EvictionCase(
+        case = EvictionCase(
             pod,
             workload,
             found.revision.policy,
             found.availability,
             now,
-            others,
             counts_here=self._tenure is None or self._tenure.holds(owned, passed),
             is_led=self._unled_seconds() < GIVEN_UP_SECONDS,
             is_paused=self._is_paused(now),
@@ -223,6 +223,12 @@ class EvictionReviewer:
             leaving_since=self._node_ends.leaving_since(pod.node),
             node_ends=self._node_ends.end_of(pod.node),
         )
+        reason = not_held(case)  # then nobody need be counted
+        return reason or replace(case, company=self._company(case))
+
+    def _company(self, case: EvictionCase) -> Company:
+        gone, workload = self._ledger.of(_owned(case)), case.workload
+        return company(self._reachable(workload), case.pod, gone, workload.min_ready_seconds, case.now)
 
     def _stays(self, name: str) -> bool:
         """Whoever drains a node, or scales it down, cordons or taints it first."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from placement.configuration import Configuration
+from placement.model import Pod
 from placement.plan.actions import Action, Blocked, How
 from placement.plan.assess import Wish
 from placement.plan.draft import Draft
+from placement.plan.ground import Site
 from placement.plan.release import release
+from placement.policy import Policy
 
 Obstacle = Callable[[Wish], Blocked | None]
 
@@ -38,4 +42,19 @@ def _action(draft: Draft, wish: Wish) -> Action:
         return Action(How.EVICT, wish.why, workload, pod, origin, wish.to, text=text, rests_on=rests_on)
     timeout_seconds = draft.scene.ground.configuration.moves.timeout.total_seconds()
     until = draft.scene.now + timeout_seconds + workload.min_ready_seconds
-    return release(wish.group, pod, until, wish.why, origin, wish.to)
+    spared = spared_seconds(pod, wish.member.site, wish.group.policy, draft.scene.ground.configuration, draft.scene.now)
+    return release(wish.group, pod, until, wish.why, origin, wish.to, spared_seconds=spared)
+
+
+def spared_seconds(pod: Pod, site: Site | None, policy: Policy, configuration: Configuration, now: float) -> int:
+    """For how long after its start Karpenter is to leave a pod alone that is released from a node that it removes.
+
+    It would buy a node for it otherwise, and another one for its replacement. Karpenter counts from when the pod
+    started; we know when it became ready, which is later. Example: `eviction-hold: 90s`, ready since 100 s, so 190 s
+    after its start, which was at most 90 s from now. On a node whose end is announced, the pod keeps its grace period.
+    """
+    if site is None or not (site.node.deleting and site.node.outlives_machine and pod.ready):
+        return 0
+    hold, notice = policy.eviction_hold.total_seconds(), configuration.notice_seconds(site.node)
+    left = hold if notice is None else min(hold, notice - pod.needs.grace_seconds)
+    return int(now - pod.changed + left) if left > 0 else 0

@@ -81,7 +81,7 @@ def ground_of(nodes: Iterable[Node], configuration: Configuration) -> Ground:
 
 def site_of(node: Node, configuration: Configuration) -> Site:
     of = configuration.classes.of_node(node.labels) or Class.ON_DEMAND
-    is_leaving = node.is_leaving(configuration.leaving_taints)
+    is_leaving = node.is_leaving(configuration.taints_at_once)
     is_only_cordoned = not is_leaving and configuration.empties(node)
     return Site(node, of, node.pool, is_leaving or is_only_cordoned, is_only_cordoned)
 

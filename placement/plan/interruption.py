@@ -11,16 +11,21 @@ from collections.abc import Collection, Iterable
 
 from placement import names
 from placement.classes import Classes
+from placement.configuration import Configuration
+from placement.leavingtaints import PATIENT_TAINTS
 from placement.model import Class, Node, Pod
 from placement.plan.neighbours import is_on
 
 OF_NODES = frozenset({"DaemonSet", "Node"})  # owners of pods that every node has; the latter of static ones
 
 
-def is_announced(node: Node, leaving_taints: Collection[str]) -> bool:
-    """The cloud says that it will take the node; or Karpenter does, on a Node that is being deleted."""
-    found = {taint.key for taint in node.taints}.intersection(leaving_taints) - {names.SCALED_DOWN}
-    return bool(found) and (found != {names.DISRUPTED} or node.deleting)
+def is_announced(node: Node, configuration: Configuration) -> bool:
+    """The cloud says that it will take the node; or Karpenter does, on a Node that is being deleted.
+
+    Karpenter's taint alone never says so, even if pods are to leave at once for it: its own plans begin with it.
+    """
+    found = {taint.key for taint in node.taints}.intersection(configuration.leaving_taints) - {names.SCALED_DOWN}
+    return bool(found) and (node.deleting or not found <= configuration.patient_taints | PATIENT_TAINTS)
 
 
 def is_planned(node: Node) -> bool:

@@ -15,17 +15,18 @@ LONGEST_COOL_DOWN = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Until when a pod is released, and what was so before: its label, its ReplicaSet's replicas, a mark of ours."""
+    """Until when a pod is released, and what was so before: its label, its ReplicaSet's replicas, marks of ours."""
 
     until: float
     template_hash: str
     replicas: int | None = None
     marks_safe: bool = False  # the release wrote safe-to-evict, so the undo removes it
+    marks_spared: bool = False  # the same for Karpenter's do-not-disrupt
 
     def text(self) -> str:
         replicas = "" if self.replicas is None else str(self.replicas)
-        parts = [moment(self.until), self.template_hash, replicas, names.RELEASED_SAFE if self.marks_safe else ""]
-        return "/".join(parts).rstrip("/")
+        marks = [names.RELEASED_SAFE * self.marks_safe, names.RELEASED_SPARED * self.marks_spared]
+        return "/".join([moment(self.until), self.template_hash, replicas, *marks]).rstrip("/")
 
 
 def released(pod: Pod) -> Released | None:
@@ -34,11 +35,13 @@ def released(pod: Pod) -> Released | None:
         return None
     until, _, rest = written.partition("/")
     template_hash, _, rest = rest.partition("/")
-    replicas, _, mark = rest.partition("/")
+    replicas, _, rest = rest.partition("/")
+    safe, _, spared = rest.partition("/")
     at = parse_moment(until)
     if at is None or not template_hash:
         return None
-    return Released(at, template_hash, _number(replicas), mark == names.RELEASED_SAFE)
+    is_safe, is_spared = safe == names.RELEASED_SAFE, spared == names.RELEASED_SPARED
+    return Released(at, template_hash, _number(replicas), is_safe, is_spared)
 
 
 def former_owner(pod: Pod) -> str:

@@ -42,15 +42,23 @@ def can_be_released(workload: Workload, pod: Pod) -> bool:
     return not (is_alone or needs.has_claims or needs.host_ports) and has_way_back(workload, pod)
 
 
-def release(group: Group, pod: Pod, until: float, why: Why, origin: Class | None, to: Class) -> Action:
-    """Its ReplicaSet loses the pod, and its Deployment owns it.
+def release(
+    group: Group, pod: Pod, until: float, why: Why, origin: Class | None, to: Class, *, spared_seconds: int = 0
+) -> Action:
+    """Its ReplicaSet loses the pod, and its Deployment owns it. Karpenter leaves it alone for so long since its start.
 
     Revisions are assigned to workloads by the UID in their controller reference, so the workload's UID is that one.
     """
     workload, marks_safe = group.workload, names.SAFE_TO_EVICT not in pod.annotations
+    marks_spared = spared_seconds > 0 and names.DO_NOT_DISRUPT not in pod.annotations
     template_hash = pod.labels.get(names.POD_TEMPLATE_HASH, "")
     replicas = next((each.replicas for each in group.cohorts if pod.owner and each.uid == pod.owner.uid), None)
-    note = Released(until, template_hash, replicas, marks_safe)
+    note = Released(until, template_hash, replicas, marks_safe, marks_spared)
+    written = {names.RELEASED: note.text()}
+    if marks_safe:
+        written[names.SAFE_TO_EVICT] = "true"
+    if marks_spared:
+        written[names.DO_NOT_DISRUPT] = f"{spared_seconds}s"
     return Action(
         How.RELEASE,
         why,
@@ -58,7 +66,7 @@ def release(group: Group, pod: Pod, until: float, why: Why, origin: Class | None
         pod,
         origin,
         to,
-        annotations={names.RELEASED: note.text(), **({names.SAFE_TO_EVICT: "true"} if marks_safe else {})},
+        annotations=written,
         labels={names.POD_TEMPLATE_HASH: f"{names.RELEASED_HASH}{template_hash}"[:63]},
         text=f"to {to}",
         owner=Owner(str(Kind.DEPLOYMENT), workload.name, workload.uid),
@@ -183,10 +191,14 @@ def _carries(pod: Pod, annotations: Mapping[str, str]) -> bool:
 
 
 def _without_release(pod: Pod) -> dict[str, str | None]:
-    """Removes what the release wrote. A safe-to-evict that is not ours, or was changed since, stays."""
-    state = released(pod)
-    is_ours = state is not None and state.marks_safe and pod.annotations.get(names.SAFE_TO_EVICT) == "true"
-    return {names.RELEASED: None, **({names.SAFE_TO_EVICT: None} if is_ours else {})}
+    """Removes what the release wrote. What is not ours, or was changed to another kind of word since, stays."""
+    state, written = released(pod), pod.annotations
+    removed: dict[str, str | None] = {names.RELEASED: None}
+    if state is not None and state.marks_safe and written.get(names.SAFE_TO_EVICT) == "true":
+        removed[names.SAFE_TO_EVICT] = None
+    if state is not None and state.marks_spared and written.get(names.DO_NOT_DISRUPT) not in (None, "true"):
+        removed[names.DO_NOT_DISRUPT] = None
+    return removed
 
 
 def _failure(replacement: Member | None, has_strayed: bool) -> tuple[float, str]:

@@ -21,6 +21,7 @@ from placement.plan.release import put_back_to, release
 from placement.policy import Policy
 
 SECONDS = 60.0
+SPARED_SECONDS = 90
 
 
 def path_of(key: Key) -> str:
@@ -47,10 +48,11 @@ def read_deployment(client: Client, revision: ReplicaSet) -> Workload:
 
 
 def release_action(client: Client, pod: Pod) -> Action:
+    """With all that a release may write: as from a node that Karpenter removes."""
     revision = read_revision(client, pod)
     cohort = Cohort(revision.uid, revision.replicas, True, revision.template, (pod,))
     group = Group(read_deployment(client, revision), Policy(), Availability(0, Basis.ASSUMED), cohorts=(cohort,))
-    return release(group, pod, time.time() + SECONDS, Why.RATIO, None, Class.SPOT)
+    return release(group, pod, time.time() + SECONDS, Why.RATIO, None, Class.SPOT, spared_seconds=SPARED_SECONDS)
 
 
 def carry_out(writer: PodWriter, action: Action) -> Outcome:

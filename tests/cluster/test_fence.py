@@ -438,7 +438,8 @@ OWNER, HASH_PATH = "/metadata/ownerReferences/0", f"/metadata/labels/{names.POD_
 NOTE = f"/metadata/annotations/{names.RELEASED.replace('/', '~1')}"
 SAFE = f"/metadata/annotations/{names.SAFE_TO_EVICT.replace('/', '~1')}"
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c"}
-TOGETHER, ONLY_SAFE = "change only together", "safe-to-evict is set"
+SPARED = f"/metadata/annotations/{names.DO_NOT_DISRUPT.replace('/', '~1')}"
+TOGETHER, ONLY_SAFE, ONLY_SPARED = "change only together", "safe-to-evict is set", "do-not-disrupt is set"
 GUARDED = "cannot set blockOwnerDeletion"  # OwnerReferencesPermissionEnforcement is asked before the fence
 
 
@@ -488,8 +489,11 @@ NOT_HANDED: dict[str, tuple[int, Callable[[Body], Body], str]] = {
     "released to an owner whose deletion it blocks": (0, with_owner(blockOwnerDeletion=True), GUARDED),
     "released without its owner": (0, without(OWNER), TOGETHER),
     "released without its label": (0, without(HASH_PATH), TOGETHER),
-    "released without a note": (0, without(NOTE, SAFE), TOGETHER),
+    "released without a note": (0, without(NOTE, SAFE, SPARED), TOGETHER),
     "released with a note of another label": (0, with_value(NOTE, "2030-01-01T00:00:00Z/abc"), TOGETHER),
+    "released, and kept from Karpenter for good": (0, with_value(SPARED, "true"), ONLY_SPARED),
+    "kept from Karpenter, and not released": (0, only(SPARED), ONLY_SPARED),
+    "Karpenter's again, and still released": (1, only(SPARED), ONLY_SPARED),
     "released with another label": (0, with_value(HASH_PATH, "released-abc"), TOGETHER),
     "released to two owners": (0, and_also(*put("/metadata/ownerReferences/-", CONFIG_MAP)), TOGETHER),
     "released, and kept from eviction": (0, with_value(SAFE, "false"), ONLY_SAFE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kube.configmaps import read_observed
 from localcluster import Profile
 from localcluster.api import Raw
 from localcluster.karpenter import (
@@ -25,7 +27,7 @@ from localcluster.progress import Progress
 from placement import names
 from report.status import WorkloadStatus
 from tests.builders.api import raw_template
-from tests.cluster.clustersetup import ClusterSetup, cluster_setup
+from tests.cluster.clustersetup import START_SECONDS, ClusterSetup, cluster_setup
 from tests.cluster.namespaceuser import wait_for
 from tests.integration.figures import note
 
@@ -37,6 +39,8 @@ SECONDS = float(os.environ.get("SPOTWEAVE_REST_SECONDS") or 60)  # how long a re
 # pods, looks every 10 s, and looks once more after 15 s.
 STILL_SECONDS = 45.0
 PATIENCE_SECONDS = 600.0  # consolidation replaces one node at a time
+# So soon all serve after nodes were taken: their own start, that of a node, and 5 s.
+FULL_SECONDS = Karpenter().node_start_seconds + START_SECONDS + 5.0
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,23 @@ class KarpenterSetup:
         self.clear(*apps)
         return found
 
+    @contextmanager
+    def buying(self) -> Iterator[set[str]]:
+        """The names of all NodeClaims that come meanwhile, those that go again included."""
+        before, found, is_over = set(self.claims()), set[str](), threading.Event()
+
+        def look() -> None:
+            while not is_over.wait(0.5):  # the pace of the watch: none lives for so short a time
+                found.update(set(self.claims()) - before)
+
+        watching = threading.Thread(target=look)
+        watching.start()
+        try:
+            yield found
+        finally:
+            is_over.set()
+            watching.join()
+
     def interrupt(self, claims: list[str]) -> None:
         """As when the cloud takes the machines back, with notice: Karpenter taints the nodes and drains them."""
         for name in claims:
@@ -104,6 +125,12 @@ class KarpenterSetup:
     def gone(self, claims: list[str]) -> None:
         """Waits until all of these nodes are given back."""
         wait_for(f"{claims} to go", lambda: not set(claims) & set(self.claims()), PATIENCE_SECONDS)
+
+    @property
+    def interruptions(self) -> dict[str, tuple[float, int]]:
+        """By pool, as the rebalancer has noted them: when the latest episode began, and how many nodes it took."""
+        noted = read_observed(self.setup.user.client)
+        return {name: (record.began, record.taken) for name, record in noted.pools.items() if record.taken}
 
     def serves(self, what: str, name: str, replicas: int, began: float) -> int:
         """Waits until so many serve, and notes that. What follows until the rest is Karpenter's consolidation.

@@ -15,7 +15,13 @@ import pytest
 from localcluster.karpenter import CAPACITY_TYPES, ON_DEMAND, SPOT, allow_capacity, let_drift, let_expire
 from tests.cluster.namespaceuser import is_exact, wait_for
 from tests.integration.figures import note
-from tests.integration.karpentersetup import PATIENCE_SECONDS, SECONDS, KarpenterSetup, karpenter_setup
+from tests.integration.karpentersetup import (
+    FULL_SECONDS,
+    PATIENCE_SECONDS,
+    SECONDS,
+    KarpenterSetup,
+    karpenter_setup,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.integration]
 
@@ -47,7 +53,11 @@ def karpenter(shared_karpenter: KarpenterSetup) -> Iterator[KarpenterSetup]:
 
 
 def test_mix_is_exact_at_rest_after_every_change_of_scale(karpenter: KarpenterSetup) -> None:
-    """10 → 40 → 5, from zero nodes. Consolidation, which follows each change, costs no serving replica."""
+    """10 → 40 → 5, from zero nodes. Consolidation, which follows each change, costs no serving replica.
+
+    Nor does it count as an interruption.
+    """
+    noted = karpenter.interruptions
     for replicas, spot, on_demand in ((40, 28, 12), (5, 3, 2)):
         began = time.monotonic()
         karpenter.setup.user.scale("web", replicas)
@@ -56,6 +66,7 @@ def test_mix_is_exact_at_rest_after_every_change_of_scale(karpenter: KarpenterSe
         assert karpenter.on("web", SPOT) == spot
         assert karpenter.on("web", ON_DEMAND) == on_demand
         assert karpenter.tell(f"scaled to {replicas}, at rest", "web", began) >= replicas
+    assert karpenter.interruptions == noted
 
 
 def test_nothing_moves_at_rest(karpenter: KarpenterSetup) -> None:
@@ -99,28 +110,37 @@ def test_six_taken_spot_nodes_leave_enough_serving(karpenter: KarpenterSetup) ->
 
 
 def taken_at_once(karpenter: KarpenterSetup, number: int) -> None:
-    karpenter.setup.history.forget()
+    """Karpenter buys as many nodes as it takes, and not one more for the pods that are still there."""
+    history, noted = karpenter.setup.history, karpenter.interruptions
+    history.forget()
     taken, began = karpenter.claims(SPOT)[:number], time.monotonic()
     assert len(taken) == number
-    karpenter.interrupt(taken)
-    karpenter.gone(taken)
-    assert karpenter.serves(f"{number} spot nodes taken", "web", 10, began) >= LEAST
+    with karpenter.buying() as bought:
+        karpenter.interrupt(taken)
+        karpenter.gone(taken)
+        full_after = history.full_since("web", 10) - began
+        assert karpenter.serves(f"{number} spot nodes taken", "web", 10, began) >= LEAST
+    note(f"{number} spot nodes taken: {len(bought)} bought, all serve again after {max(full_after, 0.0):.1f} s")
+    assert full_after < FULL_SECONDS
+    assert len(bought) <= number
+    wait_for("the interruption to be noted", lambda: karpenter.interruptions != noted)
     assert is_exact(karpenter.rests("web"), 7, 3)
     assert karpenter.tell(f"{number} spot nodes taken, at rest", "web", began) == 10
 
 
 def test_drift_costs_no_serving_replica(karpenter: KarpenterSetup) -> None:
     """The NodePool's template changes, and Karpenter replaces every node."""
-    drifted, began = karpenter.claims(), time.monotonic()
+    drifted, noted, began = karpenter.claims(), karpenter.interruptions, time.monotonic()
     let_drift(karpenter.setup.cluster.api, "yes")
     karpenter.gone(drifted)
     assert is_exact(karpenter.rests("web"), 7, 3)
     assert karpenter.tell("drifted nodes replaced, at rest", "web", began) == 10
+    assert karpenter.interruptions == noted
 
 
 def test_expiry_costs_no_serving_replica(karpenter: KarpenterSetup) -> None:
-    """Nodes expire. Karpenter then drains them without a replacement at hand."""
-    api, began = karpenter.setup.cluster.api, time.monotonic()
+    """Nodes expire. Karpenter then drains them without a replacement at hand. That is no interruption."""
+    api, noted, began = karpenter.setup.cluster.api, karpenter.interruptions, time.monotonic()
     let_expire(api, EXPIRES_AFTER)
     for what in ("drifted", "expired"):
         karpenter.gone(karpenter.claims())
@@ -128,6 +148,7 @@ def test_expiry_costs_no_serving_replica(karpenter: KarpenterSetup) -> None:
     let_expire(api, "Never")
     assert is_exact(karpenter.rests("web"), 7, 3)
     assert karpenter.tell("nodes that expired, at rest", "web", began) == 10
+    assert karpenter.interruptions == noted
 
 
 @pytest.mark.parametrize(

@@ -406,10 +406,13 @@ def test_the_time_of_a_release_is_read_back() -> None:
         Released(NOW, "h", 0),
         Released(NOW, "h", 3, True),
         Released(NOW, "h", None, True),
+        Released(NOW, "h", 3, True, True),
+        Released(NOW, "h", None, False, True),
     ):
         assert released(replace(OLD, annotations={names.RELEASED: state.text()})) == state
     assert Released(NOW, "h").text() == "2025-06-15T15:06:40Z/h"
     assert Released(NOW, "h", 3, True).text() == "2025-06-15T15:06:40Z/h/3/safe-to-evict"
+    assert Released(NOW, "h", 3, False, True).text() == "2025-06-15T15:06:40Z/h/3//do-not-disrupt"
     assert released(replace(OLD, annotations={names.RELEASED: "2025-06-15T15:06:40Z/h/many"})) == Released(NOW, "h")
 
 

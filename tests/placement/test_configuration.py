@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from placement import names
 from placement.classes import PRESETS, Classes, ClassLabel, SpotTaint
 from placement.configuration import (
-    LEAVING_TAINTS,
     Configuration,
     ConfigurationError,
     MetricLimits,
@@ -23,6 +22,7 @@ from placement.configuration import (
     parse_configuration,
 )
 from placement.gang.settings import Gangs
+from placement.leavingtaints import LEAVING_TAINTS
 from placement.model import Node, NodeRequirement, NodeTaint
 from placement.policy import Limit, resolve
 from tests.placement.invariants import many
@@ -134,6 +134,18 @@ VALID: dict[str, tuple[str, Configuration]] = {
         replace(BUILT_IN, gangs=Gangs(evictions_in_all=7)),
     ),
     "gangs without a word": ("gangs: {evictionsPerHour: }", BUILT_IN),
+    "a taint that waits for the deletion": (
+        "leavingTaints: [a/b, {key: example.com/going, when: deleting}]",
+        replace(
+            BUILT_IN,
+            leaving_taints=("a/b", "example.com/going"),
+            patient_taints=frozenset({names.DISRUPTED, "example.com/going"}),
+        ),
+    ),
+    "Karpenter's taint, at once": (
+        f"leavingTaints: [{{key: {names.DISRUPTED}, when: tainted}}]",
+        replace(BUILT_IN, leaving_taints=(names.DISRUPTED,), patient_taints=frozenset()),
+    ),
     "no leaving taints at all": ("leavingTaints: []", replace(BUILT_IN, leaving_taints=())),
     "the built-in leaving taints, written out": (f"leavingTaints: {list(LEAVING_TAINTS)}", BUILT_IN),
 }
@@ -213,7 +225,8 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
     "an unknown role": ("priorityClasses: {soft: low}", ["priorityClasses"]),
     "a number is no name": ("priorityClasses: {spot: 5}", ["priorityClasses.spot"]),
     "taints as one text": ("leavingTaints: going", ["leavingTaints"]),
-    "a taint that is no key": ("leavingTaints: [{key: going}]", ["leavingTaints"]),
+    "a taint that is no key": ("leavingTaints: [{taint: going}]", ["leavingTaints", "leavingTaints"]),
+    "a taint for another time": ("leavingTaints: [{key: going, when: later}]", ["leavingTaints"]),
     "a ratio without a sign": ("prices: {ratio: 35}", ["prices.ratio"]),
     "a table that is no path": ("prices: {table: [a]}", ["prices.table"]),
     "a source that nobody knows": ("prices: {url: x}", ["prices"]),

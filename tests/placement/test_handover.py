@@ -115,6 +115,32 @@ def test_the_pods_own_word_on_eviction_is_kept(own: str) -> None:
     assert after["annotations"][names.RELEASED] == Released(NOW + 60, "h", 3).text()
 
 
+def test_karpenter_leaves_a_pod_alone_that_is_released_from_its_node() -> None:
+    """It would buy a node for it, and one for its replacement. A word of the pod's own stays; an undo is exact."""
+    metadata = raw(OLD, RAW_SET)
+    action = release(group([OLD], 3), OLD, NOW + 60, Why.LEAVING, None, Class.SPOT, spared_seconds=190)
+    assert action.annotations[names.RELEASED] == Released(NOW + 60, "h", 3, True, True).text()
+    assert action.annotations[names.DO_NOT_DISRUPT] == "190s"
+    assert action.owner is not None
+    (patch,) = patches(OLD, action.owner, action.annotations, action.labels)
+    after = applied(metadata, patch)
+    assert undone(replace(released_pod(), annotations=after["annotations"]), after) == metadata
+    kept = replace(OLD, annotations={**OLD.annotations, names.DO_NOT_DISRUPT: "true"})
+    again = release(group([kept], 3), kept, NOW + 60, Why.LEAVING, None, Class.SPOT, spared_seconds=190)
+    assert names.DO_NOT_DISRUPT not in again.annotations
+    assert again.annotations[names.RELEASED] == Released(NOW + 60, "h", 3, True).text()
+
+
+def test_what_somebody_says_later_about_disruption_stays() -> None:
+    old = released_pod()
+    written = {
+        **old.annotations,
+        names.RELEASED: Released(NOW, "h", 3, True, True).text(),
+        names.DO_NOT_DISRUPT: "true",
+    }
+    assert names.DO_NOT_DISRUPT not in put_back_to(replace(old, annotations=written), SET, "").annotations
+
+
 def undone(old: Pod, metadata: dict[str, Any]) -> dict[str, Any]:
     """The first patch that applies."""
     action = put_back_to(old, SET, "")

@@ -8,7 +8,7 @@ import pytest
 
 from placement import names
 from placement.availability import Basis
-from placement.configuration import LEAVING_TAINTS
+from placement.leavingtaints import LEAVING_TAINTS
 from placement.model import Kind, Needs, Node, NodeRequirement, NodeTaint, Pod, Rollout
 from placement.outage import Evidence, Outage, Outages, Shape, noted
 from placement.plan.actions import Action, How, Why

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from placement import names
-from placement.configuration import Configuration
+from placement.configuration import Configuration, parse_configuration
 from placement.model import Class, Node, NodeTaint, Owner, Pod
 from placement.plan import select
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.assess import Assessment
+from placement.plan.begin import spared_seconds
 from placement.plan.draft import Draft
-from placement.plan.ground import Ground
+from placement.plan.ground import Ground, site_of
 from placement.plan.interruption import is_announced, is_interruption, is_taken
 from placement.plan.limits import MoveLimits
 from placement.plan.scene import Scene
@@ -52,6 +54,31 @@ def test_a_planner_before_it_takes_the_room_and_its_actions_come_first() -> None
 
     made = select.plan(scene(found()), (plan_first, plan_second, *select.PLANNERS))
     assert [each.pod.name for each in made.actions] == ["first", "one"]  # a release proves its place itself
+
+
+KARPENTERS = replace(node("s", SPOT), deleting=True, outlives_machine=True, taints=(NodeTaint(names.DISRUPTED),))
+
+
+@pytest.mark.parametrize(
+    ("there", "written", "ready", "grace", "expected"),
+    [
+        pytest.param(KARPENTERS, {}, True, 20, 190, id="ready since 100 s, 90 s from now on"),
+        pytest.param(KARPENTERS, {}, True, 60, 160, id="its node ends in 120 s, and the pod takes 60 s to end"),
+        pytest.param(KARPENTERS, {}, True, 150, 0, id="its node ends too soon"),
+        pytest.param(KARPENTERS, {names.EVICTION_HOLD: "off"}, True, 20, 0, id="nothing is held"),
+        pytest.param(KARPENTERS, {}, False, 20, 0, id="it does not serve"),
+        pytest.param(replace(KARPENTERS, outlives_machine=False), {}, True, 20, 0, id="not Karpenter's node"),
+        pytest.param(replace(KARPENTERS, deleting=False), {}, True, 20, 0, id="Karpenter waits for the new node"),
+    ],
+)
+def test_karpenter_spares_what_is_released_for_no_longer_than_it_may_be_held(
+    there: Node, written: dict[str, str], ready: bool, grace: int, expected: int
+) -> None:
+    """It counts from the start of the pod, which was before it became ready."""
+    old = pod("old", 1, "s", ready=ready, changed=NOW - 100)
+    old = replace(old, needs=replace(old.needs, grace_seconds=grace))
+    policy = group([old], 1, written).policy
+    assert spared_seconds(old, site_of(there, Configuration()), policy, Configuration(), NOW) == expected
 
 
 def test_planners_that_are_mixed_act_in_the_order_of_reasons() -> None:
@@ -93,8 +120,20 @@ def test_a_node_is_taken_without_a_notice(there: Node, proof: str, expected: boo
 
 
 def test_a_scale_down_announces_no_interruption() -> None:
-    assert is_announced(Node("n", taints=(NodeTaint(TAINTS[0]),)), TAINTS)
-    assert not is_announced(Node("n", taints=(NodeTaint(TAINTS[1]),)), TAINTS)
+    assert is_announced(Node("n", taints=(NodeTaint(TAINTS[0]),)), Configuration())
+    assert not is_announced(Node("n", taints=(NodeTaint(TAINTS[1]),)), Configuration())
+
+
+@pytest.mark.parametrize("when", ["tainted", "deleting"])
+def test_karpenters_taint_alone_announces_no_interruption(when: str) -> None:
+    """Whatever pods are to do when they see it: consolidation begins with it, too."""
+    configuration = parse_configuration({"leavingTaints": [{"key": names.DISRUPTED, "when": when}]})
+    there = node("s", SPOT, taints=(NodeTaint(names.DISRUPTED),))
+    assert not is_announced(there, configuration)
+    assert is_announced(replace(there, deleting=True), configuration)
+    assert configuration.notice_seconds(there) is None
+    assert configuration.is_leaving(there) is (when == "tainted")
+    assert site_of(there, configuration).is_leaving is (when == "tainted")
 
 
 @pytest.mark.parametrize(

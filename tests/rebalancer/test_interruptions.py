@@ -12,7 +12,7 @@ import pytest
 
 from kube.errors import NotFound
 from placement import names
-from placement.model import Class, NodeTaint, Owner, Pod, Sign
+from placement.model import Class, Node, NodeTaint, Owner, Pod, Sign
 from placement.observation import NOTHING_OBSERVED, Observed, Rates
 from placement.slots import Slots
 from rebalancer.interruptions import HOURS_SECONDS, SOONEST_SECONDS, Change, Observer
@@ -37,12 +37,20 @@ class ObserverSetup:
         self.is_leading = True
         self.is_down = False
         self.written: list[tuple[float, Observed]] = []
+        self.expired: set[str] = set()  # the names of nodes
+        self.asked: list[str] = []
         self.observer = self.anew()
         self.cluster.actors.append(lambda: self.observer.look(self.cluster.now))
         self.cluster.run(30)
 
     def anew(self) -> Observer:
-        return Observer(self.rebalancer.index, lambda: self.is_leading, self._write)
+        return Observer(self.rebalancer.index, lambda: self.is_leading, self._write, self._is_expired)
+
+    def _is_expired(self, node: Node) -> bool:
+        self.asked.append(node.name)
+        if self.is_down:
+            raise NotFound("GET /", 404, "NotFound", "gone")
+        return node.name in self.expired
 
     def _write(self, change: Change) -> None:
         if self.is_down:
@@ -179,6 +187,39 @@ def test_what_is_an_interruption(happens: Callable[[ObserverSetup], None], expec
     setup.cluster.run(HOURS_SECONDS + 60)
     assert setup.losses == expected
     assert setup.rebalancer.violations == []
+
+
+@pytest.mark.parametrize(
+    ("is_expired", "is_down", "losses"),
+    [(True, False, (0, 0)), (False, False, (0, 1)), (True, True, (0, 1))],
+    ids=["expired", "young", "nobody knows"],
+)
+def test_a_node_that_expires_is_not_interrupted(is_expired: bool, is_down: bool, losses: tuple[float, float]) -> None:
+    """Its NodeClaim tells, and it is asked for once. In doubt it counts."""
+    setup = ObserverSetup()
+    setup.expired, setup.is_down = {setup.busy()} if is_expired else set(), is_down
+    removed(setup, DELETED, {**DELETED, **TAINTED})
+    setup.is_down = False
+    setup.cluster.run(HOURS_SECONDS + 60)
+    assert setup.losses == losses
+    assert len(setup.asked) == 1
+
+
+def test_many_nodes_that_expire_are_asked_for_little_by_little() -> None:
+    """Each look waits for its answers, and more nodes may leave meanwhile."""
+    setup = ObserverSetup()
+    there = [setup.cluster.nodes[name] for name in setup.spot]
+    going = [replace(each, name=f"{each.name}-{turn}", uid=f"{each.uid}-{turn}") for each in there for turn in range(3)]
+    setup.expired = {each.name for each in going}
+    setup.rebalancer.index.interrupted.extend(replace(each, deleting=True, taints=(DISRUPTED,)) for each in going)
+    asked = []
+    for _ in range(4):
+        setup.observer.look(setup.cluster.now)
+        asked.append(len(setup.asked))
+    assert asked == [5, 10, 12, 12]
+    setup.cluster.run(HOURS_SECONDS + 60)
+    assert not any(setup.losses)
+    assert setup.asked == [each.name for each in going]
 
 
 def test_it_is_written_rarely() -> None:

@@ -15,7 +15,7 @@ from kube.errors import Unreachable
 from placement import names
 from placement.configuration import Configuration
 from placement.eviction import RELEASE_SECONDS, EvictionAsked
-from placement.model import Node, NodeTaint, Pod
+from placement.model import Node, NodeTaint, Pod, Workload
 from placement.plan.marks import Released, moment
 from serving.messages import Request, Response
 from tests.builders.model import DEPLOYMENT, REPLICA_SET, STATEFUL_SET, pod
@@ -102,6 +102,22 @@ def test_a_question_that_is_noted_already_is_not_noted_again() -> None:
     )
     assert harness.answer(eviction())["allowed"] is False
     assert harness.notes == []
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_replicas_are_counted_only_where_the_answer_needs_it(is_paused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To count them takes a look at each pod of the namespace."""
+    harness = EvictionHarness(is_paused=lambda _now: is_paused)
+    counted: list[str] = []
+    count = harness.admission.admission.pods_of
+
+    def pods_of(workload: Workload) -> list[Pod]:
+        counted.append(workload.name)
+        return count(workload)
+
+    monkeypatch.setattr(harness.admission.admission, "pods_of", pods_of)
+    assert harness.answer(eviction())["allowed"] is is_paused
+    assert counted == ([] if is_paused else ["web"])
 
 
 DRY = {"in the call": eviction(dryRun=True), "in the Eviction alone": eviction({"dryRun": ["All"]})}
