@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from demo.supervisor import wait_until_ready
+from kube.crashpoints import Call, Moment
 from kube.errors import ApiError, NotFound, TooManyRequests
 from localcluster import kubectl
 from localcluster.errors import ClusterError
@@ -207,8 +209,36 @@ def test_drains_end_while_it_is_killed_again_and_again(setup: ClusterSetup, what
     uncordon(setup, *nodes)
     setup.user.rest("web")
     setup.user.rest("lone")
-    metas = [pod["metadata"] for app in ("web", "lone") for pod in setup.user.pods(app)]
-    assert [meta["name"] for meta in metas if names.EVICTION_ASKED in meta.get("annotations", {})] == []
+    assert held(setup, "web", "lone") == []
+
+
+STEPS = [f"{moment}:{call}:{number}" for call in (Call.ANNOTATE, Call.EVICT) for moment in Moment for number in (1, 2)]
+
+
+@pytest.mark.parametrize("step", [pytest.param(step, marks=soak) for step in STEPS])
+def test_a_drain_ends_whichever_step_the_leader_dies_at(setup: ClusterSetup, step: str) -> None:
+    """Before or after a release, before or after an eviction. Another one takes over; eight of ten serve at least."""
+    setup.serves("web", 10)
+    setup.falls_silent(2)
+    setup.stop_all()
+    faulty = setup.start(step)
+    wait_for("the leader", lambda: faulty.process.poll() is not None or setup.leads(faulty))
+    setup.start()
+    setup.history.forget()
+    before, (node, *_) = setup.let_through(), nodes_of(setup, "web")
+    print(f"{step}: drained {node} in {drain(setup, node):.1f} s, lowest serving {setup.history.worst('web')}")
+    wait_for("the leader to die", lambda: faulty.process.poll() is not None)
+    assert faulty.process.returncode == -signal.SIGKILL
+    uncordon(setup, node)
+    setup.user.rest("web")
+    assert setup.history.worst("web") >= 8 - (setup.let_through() - before)
+    assert held(setup, "web") == []
+    setup.installed.add(names.REBALANCER_COMPONENT)  # two, as before
+
+
+def held(setup: ClusterSetup, *apps: str) -> list[str]:
+    metas = [pod["metadata"] for app in apps for pod in setup.user.pods(app)]
+    return [meta["name"] for meta in metas if names.EVICTION_ASKED in meta.get("annotations", {})]
 
 
 def is_drained(setup: ClusterSetup, node: str) -> bool:

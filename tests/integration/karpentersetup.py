@@ -206,9 +206,11 @@ class KarpenterSetup:
         return sorted(Counter(zone for of, zone in found if of == capacity_type).values())
 
     def clear(self, *apps: str) -> None:
-        """For the next test: nothing runs, and Karpenter has given all nodes back."""
+        """For the next test: nothing runs, and all nodes are given back. By itself Karpenter does that one by one."""
         for name in apps:
             self.setup.user.delete("Deployment", name)
+        wait_for("the pods to go", lambda: not any(map(self.setup.user.pods, apps)))
+        self.interrupt(self.claims())
         for of in ("spot", "on-demand"):
             self.setup.spotweave("outage", "clear", "--class", of)
         wait_for("the nodes to go", lambda: not self.claims() and not self.nodes, PATIENCE_SECONDS)
