@@ -9,7 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def again_and_again(act: Callable[[], None], pause_seconds: float) -> Iterator[None]:
-    """Does it in a thread of its own, with a pause after each time, until the block ends."""
+    """Does it in a thread of its own, with a pause after each time, until the block ends.
+
+    The kernel kills the programs that a thread has started when it ends. So nothing that is to last is started here.
+    """
     ended = threading.Event()
 
     def repeat() -> None:
