@@ -17,7 +17,7 @@ class Stores:
     """One store for each resource, found by its row."""
 
     def __init__(self, rows: Iterable[Resource[Any]]) -> None:
-        self._by_row: dict[Resource[Any], Store[Any]] = {row: Store() for row in rows}
+        self._by_row: dict[Resource[Any], Store[Any]] = {row: Store(row.reuse) for row in rows}
 
     def __iter__(self) -> Iterator[tuple[Resource[Any], Store[Any]]]:
         return iter(self._by_row.items())

@@ -103,7 +103,7 @@ shared_amounts = Shared(_build_amounts)
 shared_requests = Shared(_build_requests, 1024)
 shared_limits = Shared(_build_limits, 1024)
 _kept: RecentlyUsed[_Key, Needs] = RecentlyUsed()
-_kept_related: RecentlyUsed[tuple[_Key, bytes, bytes, bytes], Needs] = RecentlyUsed(2048)
+_kept_related: RecentlyUsed[tuple[_Key, bytes, bytes, bytes], Needs] = RecentlyUsed(1024)
 
 
 def needs_of(spec: PodSpecInFull, marks: Marks) -> Needs:

@@ -18,6 +18,7 @@ from kube.client import Client
 from kube.decode import Decoder, Page
 from kube.errors import AnswerTooLarge, Garbled
 from kube.paths import collection_in
+from kube.reuse import reusing
 from placement import names
 from placement.gang.twins import ScopedQuota
 from placement.model import (
@@ -69,6 +70,7 @@ class Resource(Generic[T]):
     shape: Decoder[T]
     query: Mapping[str, str | int] = field(default_factory=dict)
     keeps: Callable[[T], object] = lambda _item: True
+    reuse: Callable[[T, T], T] = lambda _old, new: new  # what the store keeps of an object that has changed
     followed_by: Collection[Follower] = frozenset()
     is_awaited: bool = True  # else it makes its followers quick, and they work without it
     is_ours: bool = False  # an object of Spotweave itself, no fact about the cluster
@@ -113,9 +115,11 @@ REPLICA_SETS_IN_USE: Resource[ReplicaSet] = Resource(
     followed_by={REBALANCER},
 )
 # Two of the same: the webhook looks for no room, and is spared the reading of whole specs.
-PODS: Resource[Pod] = Resource("pods", "/api/v1/pods", Decoder(wire.PodObject, convert.pod), followed_by={WEBHOOK})
+PODS: Resource[Pod] = Resource(
+    "pods", "/api/v1/pods", Decoder(wire.PodObject, convert.pod), reuse=reusing, followed_by={WEBHOOK}
+)
 PODS_IN_FULL: Resource[Pod] = Resource(
-    "pods", "/api/v1/pods", Decoder(wire.PodInFullObject, convert.pod_in_full), followed_by=PLANNING
+    "pods", "/api/v1/pods", Decoder(wire.PodInFullObject, convert.pod_in_full), reuse=reusing, followed_by=PLANNING
 )
 BUDGETS: Resource[Budget] = Resource(
     "poddisruptionbudgets",

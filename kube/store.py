@@ -19,6 +19,7 @@ class Keyed(Protocol):
 
 T = TypeVar("T", bound=Keyed)
 Subscriber = Callable[[T | None, T | None], None]
+Reuse = Callable[[T, T], T]  # the former and the new one → the new one, as it is kept
 _Objects = dict[str, dict[str, T]]  # by namespace and name, which objects have anyhow: a key for each takes 64 bytes
 
 
@@ -30,7 +31,8 @@ class Store(Generic[T]):
     again unchanged is no difference. They must be quick and must not raise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reuse: Reuse[T] = lambda _old, new: new) -> None:
+        self._reuse = reuse
         self._lock = threading.Lock()
         self._objects: _Objects[T] = {}
         self._subscribers: tuple[Subscriber[T], ...] = ()
@@ -62,6 +64,8 @@ class Store(Generic[T]):
             old = _found(self._objects, key)
             if old == new:
                 return
+            if old is not None:
+                new = self._reuse(old, new)
             self._objects.setdefault(key.namespace, {})[key.name] = new
         self._tell(old, new)
 
@@ -86,8 +90,9 @@ class Store(Generic[T]):
         for new in objects:
             key = new.key
             old = _found(held, key)
-            kept = old if old is not None and old == new else new
-            fresh.setdefault(key.namespace, {})[key.name] = kept
+            if old is not None:
+                new = old if old == new else self._reuse(old, new)
+            fresh.setdefault(key.namespace, {})[key.name] = new
         with self._lock:
             self._objects = fresh
         self._tell_all(held, fresh)

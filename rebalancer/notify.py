@@ -18,7 +18,7 @@ from placement.plan.actions import Action, Blocked, How, Plan, Skipped, Why
 from placement.plan.assess import Assessment
 from placement.plan.ground import Ground
 from rebalancer.executor import Done
-from report.exposure import Domain, exposure
+from report.exposure import Domain, bears_any_pool, exposure
 from report.held import HeldEviction, Holding, noted
 from report.sentences import moment
 
@@ -86,6 +86,8 @@ def standing_of(found: Assessment) -> Standing:
 
 def _exposed(found: Assessment) -> str:
     if found.group.availability.is_assumed:
+        return ""
+    if bears_any_pool(found.standing, found.group.availability):  # as most do
         return ""
     seen = exposure(found.standing, found.group.availability)
     return seen.explain(Domain.POOL) if seen.pool.replicas and not seen.survives(Domain.POOL) else ""
@@ -174,9 +176,11 @@ class Teller:
             self._tell(workload, names.EVENT_FALLBACK, text)
         if memory.fallback and not where:
             self._tell(workload, names.EVENT_FALLBACK_OVER, "All pods run on their own class again", is_warning=False)
-        return replace(memory, fallback=where)
+        return memory if where is memory.fallback else replace(memory, fallback=where)
 
     def _lost(self, workload: Workload, memory: _Memory, now: float) -> _Memory:
+        if not memory.standing.lost and not memory.losing:
+            return memory
         losing = memory.losing | memory.standing.lost
         since = now if losing != memory.losing else memory.losing_since
         is_over = not memory.standing.lost

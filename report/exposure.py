@@ -137,6 +137,16 @@ def exposure(ready: Iterable[Site], availability: Availability, observed: Observ
     return Exposure(serving, availability, _fullest(nodes), _fullest(pools), _fullest(zones), Blast(spot), expected)
 
 
+def bears_any_pool(ready: Iterable[Site], availability: Availability) -> bool:
+    """Whether the loss of any one spot pool is survived, which costs a third of the whole exposure."""
+    serving, pools = 0, dict[str, int]()
+    for site in ready:
+        serving += 1
+        if site.spot_pool:
+            pools[site.spot_pool] = pools.get(site.spot_pool, 0) + 1
+    return max(pools.values(), default=0) <= serving - availability.needed
+
+
 def _fullest(counts: Mapping[str, int]) -> Blast:
     if not counts:
         return NO_BLAST

@@ -141,13 +141,13 @@ def members_of(
     """The live pods. Most are as they were `before`: their members are kept, which saves time and memory."""
     first = group.workload.first_ordinal if group.is_stateful else None
     kept = {id(each.pod): each for each in before if each.slot == each.written and not each.is_new}
-    own = [
-        same
-        if (same := kept.get(id(pod))) is not None and same.site is sites.get(pod.node)
-        else _member(pod, sites.get(pod.node), first, classes)
-        for pod in cohort.pods
-        if pod.is_live
-    ]
+    own: list[Member] = []
+    for pod in cohort.pods:
+        site, same = sites.get(pod.node), kept.get(id(pod))
+        if same is not None and same.site is site:  # the very same pod, so it is live
+            own.append(same)
+        elif pod.is_live:
+            own.append(_member(pod, site, first, classes))
     least = group.workload.min_ready_seconds
     return [member._replace(is_new=is_new(member.pod, least, now)) for member in own] if least else own
 

@@ -11,7 +11,7 @@ from placement.model import Class, Node, NodeTaint
 from placement.observation import NOTHING_OBSERVED, Observed, PoolRecord
 from placement.plan.ground import Site, site_of
 from placement.risk import Risk, unavailability
-from report.exposure import Blast, Domain, Exposure, exposure, is_in
+from report.exposure import Blast, Domain, Exposure, bears_any_pool, exposure, is_in
 from tests.builders.plan import site
 from tests.placement.invariants import many
 
@@ -203,3 +203,11 @@ def test_smaller_domains_lose_less(ready: list[Site], needed: int) -> None:
     for domain in Domain:
         gone = [each for each in ready if is_in(each, domain, told.blast(domain).where)]
         assert len(gone) == told.blast(domain).replicas
+
+
+@many
+@given(st.lists(st.sampled_from(TEN), max_size=30), st.integers(0, 30))
+def test_the_quick_question_has_the_same_answer(ready: list[Site], needed: int) -> None:
+    """Whether a workload bears the loss of any pool is asked for every change, without the whole exposure."""
+    told = exposure(ready, Availability(needed, Basis.DECLARED))
+    assert bears_any_pool(ready, told.availability) is told.survives(Domain.POOL)
