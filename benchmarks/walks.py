@@ -11,11 +11,14 @@ of a workload also passes through its policy; later pods of the same kind find i
 admission (sync state, outages, rates, the leader) comes from stand-ins: in production, look-ups of one line each in
 `webhook.program`, `kube.informer` and `kube.leadership`. Several replicas add `webhook.ownership` and `webhook.peers`.
 
-An event is followed from the store that an informer fills through index and plan until a release is written, which
-takes several passes of the loop: slots first, then the move. It is counted twice. The whole walk enters everything that
-runs, also the planners that find nothing to do and every look-up. The path is what leads from the event to the release:
-the calls that are open when the change is filed, when the workload's intent, group, wish and actions are made, and when
-a write is handed to the API. Each such way is read once, although several passes take it.
+An event is followed from the store that an informer fills through index and plan until a pod is evicted. That takes
+several passes of the loop: slots first, then the release, and the eviction once the replacement serves. It is counted
+twice. The whole walk enters everything that runs, also the planners that find nothing to do and every look-up. The path
+is what leads from the event to the eviction: the calls that are open when the change is filed, when the workload's
+intent, group, wish and actions are made or handed on, and when a write is handed to the API. Each such way is read
+once, although several passes take it. The path is a definition of ours: it is what a reader follows who asks "why was
+this pod evicted?" It leaves out look-ups that answer and return, such as the fit test. The whole walk is printed beside
+it.
 """
 
 from __future__ import annotations
@@ -47,8 +50,9 @@ ROOT = Path(__file__).parent.parent
 OURS = tuple(f"{ROOT / each}/" for each in ("certs", "kube", "placement", "rebalancer", "report", "serving", "webhook"))
 STAND_INS = f"{ROOT / 'tests'}/"
 MOST_PASSES = 60
-WRITES = frozenset({"annotate", "hand_over"})
-LEADS_ON = frozenset({"Intent", "Group", "Wish", "Action"})  # what is made on the way from an event to a release
+WRITES = frozenset({"annotate", "hand_over", "evict"})
+LEADS_ON = frozenset({"Intent", "Group", "Wish", "Action"})  # what is made on the way from an event to an eviction
+HANDED_ON = frozenset({"Action"})  # a planner takes up what an assessment has made
 
 
 @dataclass(frozen=True)
@@ -124,15 +128,17 @@ class Walker:
 
 
 class PathFinder(Walker):
-    """Notes the modules whose calls are open whenever something is made that leads on, or is written."""
+    """Notes the modules whose calls are open whenever something is made or handed on that leads on, or is written."""
 
     def __init__(self) -> None:
         super().__init__()
         self._open: list[FrameType] = []
         self._ways: set[tuple[str, ...]] = set()  # that were noted, and how each begins
 
-    def _notice(self, frame: FrameType, event: str, _argument: object) -> None:
+    def _notice(self, frame: FrameType, event: str, argument: object) -> None:
         if event == "return" and self._open:
+            if type(argument).__name__ in HANDED_ON:
+                self._note()
             self._open.pop()
         elif event == "call":
             self._open.append(frame)
@@ -181,7 +187,7 @@ def _bodies(pod: str, count: int) -> Iterable[bytes]:
 
 
 def event_walk(walker: Walker) -> Walk:
-    """A workload's ratio changes from 70 % to 30 %: its event, and all passes until a release is written."""
+    """A workload's ratio changes from 70 % to 30 %: its event, and all passes until a released pod is evicted."""
     cluster = SimulatedCluster()
     cluster.opt_in("shop")
     cluster.add_nodes(Class.SPOT, 6, "abc")
@@ -196,10 +202,10 @@ def event_walk(walker: Walker) -> Walk:
     walker.follow(lambda: rebalancer.feed.stores["deployments"].put(changed))
     for _ in range(MOST_PASSES):
         walker.follow(rebalancer.loop.once)
-        if rebalancer.count("release"):
+        if rebalancer.count("finish"):
             return Walk.through(walker.entries)
         cluster.run(1)
-    raise RuntimeError("nothing was released")
+    raise RuntimeError("nothing was evicted")
 
 
 def main() -> None:
@@ -209,8 +215,8 @@ def main() -> None:
         "review, later pod of a Deployment": deployment[1],
         "review, first pod of a StatefulSet": stateful_set[0],
         "review, later pod of a StatefulSet": stateful_set[1],
-        "event → release, the path": event_walk(PathFinder()),
-        "event → release, all that runs": event_walk(Walker()),
+        "event → eviction, the path": event_walk(PathFinder()),
+        "event → eviction, all that runs": event_walk(Walker()),
     }
     table = Table("walk", "rooms", "returns", "ways back", "rooms, in the order of entering", title="Rooms and returns")
     for name, walk in walks.items():

@@ -19,14 +19,14 @@ ago is held until its cool-down is over, or both would move it to and fro.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from placement import names
 from placement.availability import Availability
-from placement.model import Pod, Workload
+from placement.model import Node, Pod, Workload
 from placement.plan.group import is_new
 from placement.plan.marks import moment, moved, parse_moment
 from placement.plan.release import can_be_released
@@ -138,6 +138,13 @@ def is_forgotten(pod: Pod, policy: Policy, now: float) -> bool:
     """Its hold is long over, and it is still there: whoever asked has given up."""
     question = asked(pod)
     return question is not None and now >= question.at + policy.eviction_hold.total_seconds() + FORGOTTEN_SECONDS
+
+
+def stays(node: Node | None, leaving_taints: Collection[str]) -> bool:
+    """Whether a pod's node is to stay. Whoever drains a node, or scales it down, cordons or taints it first."""
+    if node is None or node.unschedulable or node.deleting:
+        return False
+    return not any(taint.key in leaving_taints for taint in node.taints)
 
 
 def company(pods: Iterable[Pod], pod: Pod, gone: Container[str], min_ready_seconds: int, now: float) -> Company:

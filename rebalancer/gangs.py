@@ -1,4 +1,4 @@
-"""Members of gangs, by gang, kept up to date by differences; and when a gang that found no room is tried again.
+"""Members of gangs, by gang, kept up to date by differences.
 
 Members are those that say so, in opted-in namespaces, while gangs are switched on. The gate alone makes none: a pod
 that has it, and belongs to no gang, would wait for ever, so it is a stray.
@@ -6,26 +6,11 @@ that has it, and belongs to no gang, would wait for ever, so it is a stray.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Collection
 
 from placement import names
-from placement.backoff import doubled
-from placement.gang.gang import Gang, GangStatus, SizeOf, State, gang_of
+from placement.gang.gang import Gang, SizeOf, gang_of, key_of
 from placement.model import Key, Pod
-
-FIRST_SECONDS, LONGEST_SECONDS = 2.0, 60.0  # until a gang is tried again, although nothing has happened
-BATCH_SECONDS = 0.2  # and at the earliest, where something has
-AFTER_UNDO_SECONDS = 5.0  # until a gang that was rolled back is tried again
-
-
-def key_of(pod: Pod) -> Key | None:
-    """The gang that it says it is a member of. A pod that has opted out by itself gets no gate, and is none."""
-    name = pod.annotations.get(names.POD_GROUP)
-    if name is None or not name.strip() or pod.labels.get(names.PLACEMENT) == names.DISABLED:
-        return None
-    return Key(pod.namespace, name)
 
 
 class GangMembers:
@@ -111,64 +96,3 @@ class GangMembers:
 def _takes_room(pod: Pod) -> bool:
     """On its node, or somewhere: it waits, and nothing keeps the scheduler from placing it."""
     return pod.is_on_node or ((bool(pod.nominated) or not pod.gates) and not pod.node)
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """The last time that room was looked for: with which members, when, how often in a row, what was missing."""
-
-    members: frozenset[str]  # none: it was undone
-    freed: int
-    at: float
-    due: float
-    tries: int
-    reason: str
-    gang: Gang | None = None  # as it was then: most are as they were
-
-
-class Retries:
-    """Memory of what was tried for want of room; `timer` values are passed in. After a restart all is tried again."""
-
-    def __init__(self, seed: int | None = None) -> None:
-        self._tried: dict[Key, Tried] = {}
-        self._random = Random(seed)  # noqa: S311 - spreads retries, no secret
-
-    def resting(self, gangs: Sequence[Gang], freed: int, timer: float) -> Mapping[Key, str]:
-        """Gangs that need not be tried now, and why they wait."""
-        there = {gang.key for gang in gangs} if self._tried else set()
-        for key in [key for key, tried in self._tried.items() if key not in there and timer >= tried.due]:
-            del self._tried[key]
-        return {
-            gang.key: tried.reason
-            for gang in gangs
-            if (tried := self._tried.get(gang.key)) is not None and self._rests(tried, gang, freed, timer)
-        }
-
-    def _rests(self, tried: Tried, gang: Gang, freed: int, timer: float) -> bool:
-        """Others must not wait for what a gang's own members do: new members count at once, unless it was undone."""
-        if timer >= tried.due:
-            return False
-        if tried.members and tried.gang is not gang and tried.members != _members(gang):
-            return False
-        return freed == tried.freed or timer < tried.at + BATCH_SECONDS or not tried.members
-
-    def note(self, found: Sequence[GangStatus], freed: int, timer: float) -> None:
-        """After a plan. `freed` is what it was when the plan was made."""
-        for each in found:
-            before = self._tried.get(each.gang.key)
-            tries = 0 if before is None else before.tries
-            if each.was_tried:
-                wait = doubled(FIRST_SECONDS, tries, LONGEST_SECONDS) * self._random.uniform(0.8, 1.2)
-                members = _members(each.gang)
-                due = timer + wait
-                self._tried[each.gang.key] = Tried(members, freed, timer, due, tries + 1, each.reason, each.gang)
-            elif (each.state is State.ROLLING_BACK or each.was_given_up) and (
-                before is None or before.members or timer > before.due
-            ):
-                wait = doubled(AFTER_UNDO_SECONDS, tries, LONGEST_SECONDS) * self._random.uniform(0.8, 1.2)
-                text = each.reason if each.was_given_up else "an earlier start was rolled back; Spotweave retries later"
-                self._tried[each.gang.key] = Tried(frozenset(), freed, timer, timer + wait, tries + 1, text)
-
-
-def _members(gang: Gang) -> frozenset[str]:
-    return frozenset(pod.uid for pod in gang.gated)

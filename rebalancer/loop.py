@@ -11,16 +11,17 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from random import uniform
 from threading import Event
 
+from placement.gang.retries import Retries
 from placement.outage import Outages
 from placement.plan.actions import Plan
+from placement.plan.gathering import Gathering
 from placement.plan.scene import Scene
 from placement.plan.select import plan
 from rebalancer.executor import Done, Executor
 from rebalancer.expectations import Expectations
-from rebalancer.gangs import Retries
-from rebalancer.gathering import Gathering
 from rebalancer.index import Index
 from rebalancer.pulse import Pulse
 
@@ -70,7 +71,7 @@ class Loop:
         self._stopping = Event()
         self._expectations = Expectations(watched.timer)
         self._gathering = Gathering()
-        self._retries = Retries()
+        self._retries = Retries(uniform)
         self._swept = float("-inf")
 
     def run(self) -> None:

@@ -49,11 +49,11 @@ def test_a_review_is_a_short_walk(pod: str) -> None:
     assert walk.entered.index("placement.decide") < walk.entered.index("placement.patch")
 
 
-def test_an_event_leads_to_a_release_on_a_short_path() -> None:
-    """From the change that is filed to the release that is written: facts, then the plan, then the write."""
+def test_an_event_leads_to_an_eviction_on_a_short_path() -> None:
+    """From the change that is filed to the eviction that ends a release: facts, then the plan, then the write."""
     walk = event_walk(PathFinder())
     assert len(walk.rooms) <= MOST_ROOMS_OF_AN_EVENT, walk.entered
     assert walk.returns <= MOST_RETURNS_OF_AN_EVENT, walk.entered
     order = ["rebalancer.catalogue", "placement.plan.assess", "placement.plan.select", "placement.plan.planners.moves"]
     assert sorted(order, key=walk.entered.index) == order
-    assert "rebalancer.executor" in walk.rooms
+    assert {"rebalancer.executor", "placement.plan.ends", "placement.plan.planners.sweeps"} <= set(walk.rooms)

@@ -36,6 +36,7 @@ from placement.eviction import (
     not_held,
     sentence,
     sentence_of_turn,
+    stays,
 )
 from placement.model import Key, Pod, Workload
 from placement.plan.release import can_be_released
@@ -219,7 +220,7 @@ class EvictionReviewer:
             is_led=self._unled_seconds() < GIVEN_UP_SECONDS,
             is_paused=self._is_paused(now),
             cool_down_seconds=self._configuration.moves.cool_down.total_seconds(),
-            node_stays=self._stays(pod.node),
+            node_stays=stays(self._admission.node(pod.node), self._configuration.leaving_taints),
             leaving_since=self._node_ends.leaving_since(pod.node),
             node_ends=self._node_ends.end_of(pod.node),
         )
@@ -229,13 +230,6 @@ class EvictionReviewer:
     def _company(self, case: EvictionCase) -> Company:
         gone, workload = self._ledger.of(_owned(case)), case.workload
         return company(self._reachable(workload), case.pod, gone, workload.min_ready_seconds, case.now)
-
-    def _stays(self, name: str) -> bool:
-        """Whoever drains a node, or scales it down, cordons or taints it first."""
-        node, taints = self._admission.node(name), self._configuration.leaving_taints
-        if node is None or node.unschedulable or node.deleting:
-            return False
-        return not any(taint.key in taints for taint in node.taints)
 
     def _is_there(self, pod: Pod) -> bool:
         known = self._admission.pod(pod.key)

@@ -38,6 +38,14 @@ class State(StrEnum):
     RUNNING = "Running"
 
 
+def key_of(pod: Pod) -> Key | None:
+    """The gang that it says it is a member of. A pod that has opted out by itself gets no gate, and is none."""
+    name = pod.annotations.get(names.POD_GROUP)
+    if name is None or not name.strip() or pod.labels.get(names.PLACEMENT) == names.DISABLED:
+        return None
+    return Key(pod.namespace, name)
+
+
 SizeOf = Callable[[Owner], int | None]  # how many pods an owner has; None: not known
 
 

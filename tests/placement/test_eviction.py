@@ -24,11 +24,12 @@ from placement.eviction import (
     is_forgotten,
     judged,
     sentence,
+    stays,
 )
-from placement.model import HostPort, Kind, Needs, Pod, Rollout
+from placement.model import HostPort, Kind, Needs, NodeTaint, Pod, Rollout
 from placement.plan.marks import Moved, Released, moment
 from placement.policy import Policy
-from tests.builders.model import DEPLOYMENT, pod, workload
+from tests.builders.model import DEPLOYMENT, node, pod, workload
 
 NOW = 1_750_000_000.0
 HOLD = 90.0
@@ -216,3 +217,17 @@ def test_the_others_are_those_that_serve() -> None:
 def test_a_drainer_reads_what_a_budget_waits_for() -> None:
     text = sentence(EvictionHold(NOW + HOLD, None), case(workload=workload(kind=Kind.STATEFUL_SET), company=Company(7)))
     assert "until 8 other replicas serve (now 7), at the latest until" in text
+
+
+def test_a_node_that_nobody_has_marked_stays() -> None:
+    """Whoever drains or scales down marks the node first. Nothing is said of one that is not known."""
+    there = node("n1")
+    taints = ("example.com/leaving",)
+    assert stays(there, taints)
+    for marked in (
+        replace(there, unschedulable=True),
+        replace(there, deleting=True),
+        replace(there, taints=(NodeTaint("example.com/leaving", "", "NoSchedule"),)),
+        None,
+    ):
+        assert not stays(marked, taints)

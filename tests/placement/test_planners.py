@@ -31,12 +31,12 @@ def found(on: Ground = HERE) -> Assessment:
     return assessed(group(MISPLACED, 2, {names.SPOT_RATIO: "50%"}), on)
 
 
-def scene(*assessments: Assessment, on: Ground = HERE) -> Scene:
+def scene_of(*assessments: Assessment, on: Ground = HERE) -> Scene:
     return Scene(assessments, on, lambda _node: {}, NOW)
 
 
 def test_a_move_takes_the_room_that_is_there() -> None:
-    made = select.plan(scene(found()))
+    made = select.plan(scene_of(found()))
     assert [(each.how, each.pod.name, each.to) for each in made.actions] == [(How.RELEASE, "one", SPOT)]
 
 
@@ -52,7 +52,7 @@ def test_a_planner_before_it_takes_the_room_and_its_actions_come_first() -> None
         assert draft.room.take(second, SPOT) is None
         yield from ()
 
-    made = select.plan(scene(found()), (plan_first, plan_second, *select.PLANNERS))
+    made = select.plan(scene_of(found()), (plan_first, plan_second, *select.PLANNERS))
     assert [each.pod.name for each in made.actions] == ["first", "one"]  # a release proves its place itself
 
 
@@ -85,13 +85,13 @@ def test_planners_that_are_mixed_act_in_the_order_of_reasons() -> None:
     slot = Action(How.ANNOTATE, Why.SLOT, None, pod("a", 0))
     floor = Action(How.RELEASE, Why.FLOOR, None, pod("b", 1))
     mixed = select.by_reason(lambda _draft: [slot], lambda _draft: [floor])
-    assert list(mixed(Draft(scene()))) == [floor, slot]
+    assert list(mixed(Draft(scene_of()))) == [floor, slot]
 
 
 def test_what_is_promised_counts_at_once() -> None:
     """One move of a workload at a time: the second is refused, whichever planner asks."""
     (wish,) = found().wishes
-    limits = MoveLimits(scene(found()))
+    limits = MoveLimits(scene_of(found()))
     assert limits.refusal(wish) is None
     assert not limits.is_moving(wish.group.workload.uid)
     limits.promise(wish)

@@ -11,7 +11,7 @@ from placement import names
 from placement.eviction import EvictionAsked
 from placement.model import Class, Node, Pod
 from placement.plan.actions import Blocked, How
-from rebalancer.gathering import LONGEST_SECONDS, Gathering
+from placement.plan.gathering import LONGEST_SECONDS, Gathering
 from tests.builders.model import node
 from tests.builders.plan import ground
 from tests.rebalancer.rebalancing import SimulatedRebalancer

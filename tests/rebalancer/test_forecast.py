@@ -129,7 +129,7 @@ STORIES: dict[str, tuple[Deploy, Mix, Blocked | None]] = {
 @pytest.mark.parametrize(("deploy", "mix", "blocked"), STORIES.values(), ids=STORIES)
 def test_a_workload_and_what_lasts(deploy: Deploy, mix: Mix, blocked: Blocked | None) -> None:
     """Foretold with its reason, and then so."""
-    cluster = world(deploy)
+    cluster = before_opt_in(deploy)
     ending = cluster.foretold()["web"]
     assert ending.assessment.actual == mix
     assert [reason for reason, _ in ending.stays] == ([] if blocked is None else [str(blocked)])
@@ -137,7 +137,7 @@ def test_a_workload_and_what_lasts(deploy: Deploy, mix: Mix, blocked: Blocked | 
     assert mixes(cluster, rebalancer) == {"web": mix}
 
 
-def world(deploy: Deploy, configuration: Configuration | None = None, spot: int = 1) -> Before:
+def before_opt_in(deploy: Deploy, configuration: Configuration | None = None, spot: int = 1) -> Before:
     """Four on-demand nodes of 8 CPUs, and spot nodes of 4."""
     cluster = SimulatedCluster(1, configuration)
     cluster.add_nodes(Class.ON_DEMAND, 4, "ab")
@@ -147,7 +147,7 @@ def world(deploy: Deploy, configuration: Configuration | None = None, spot: int 
 
 def test_a_window_is_waited_for() -> None:
     """Half an hour on the first of a month is enough; that it waits is told."""
-    cluster = world(deployed(annotations={names.REBALANCE_WINDOW: "0 3 1 * * 30m"}))
+    cluster = before_opt_in(deployed(annotations={names.REBALANCE_WINDOW: "0 3 1 * * 30m"}))
     window = parse_window("0 3 1 * * 30m")
     assert not window.is_open(cluster.cluster.now)
     ending = cluster.foretold()["web"]
@@ -156,7 +156,7 @@ def test_a_window_is_waited_for() -> None:
 
 def test_pods_that_are_not_ready_count_for_nothing_and_are_named() -> None:
     """The scheduler finds no node for one of three, whatever Spotweave does."""
-    cluster = world(
+    cluster = before_opt_in(
         deployed(replace(POD_NEEDS, requests={"cpu": 8000}), replicas=5, annotations={names.SPOT_RATIO: "0%"})
     )
     ending = cluster.foretold()["web"]
@@ -169,6 +169,6 @@ def test_an_autoscaler_brings_the_nodes_that_are_missing() -> None:
     classes = scaled.classes
     labels = tuple(replace(label, is_scaled=True) for label in classes.labels)
     scaled = replace(scaled, classes=replace(classes, labels=labels))
-    ending = world(deployed(replicas=10), scaled).foretold()["web"]
+    ending = before_opt_in(deployed(replicas=10), scaled).foretold()["web"]
     assert (ending.assessment.actual, ending.stays, ending.moves) == (Mix(7, 3), (), 7)
-    assert world(deployed(replicas=10)).foretold()["web"].assessment.actual == Mix(4, 6)
+    assert before_opt_in(deployed(replicas=10)).foretold()["web"].assessment.actual == Mix(4, 6)
