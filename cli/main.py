@@ -24,6 +24,7 @@ from cli import (
     plan,
     queue,
     rebalancer,
+    replay,
     run,
     status,
     uninstall,
@@ -48,7 +49,7 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"spotweave {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = logs.options()
-    everyday = (status, plan, explain, drill, queue, lint, outage, pause, uninstall)
+    everyday = (status, plan, explain, drill, queue, lint, outage, pause, replay, uninstall)
     for command in (*everyday, certs, metrics, run, webhook, rebalancer, demo):
         command.add_parser(commands, common)
     cluster.add_parser(commands)

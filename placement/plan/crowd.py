@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from placement import names
 from placement.model import Class, Pool
@@ -33,14 +33,21 @@ def crowded(group: Group, members: Sequence[Member], lasting: Mix, ground: Groun
         crowds.setdefault(pool, 0)
     if len(crowds) < 2:
         return []
-    even, most = -(-crowds.total() // len(crowds)), max(crowds.values())
-    limit = headroom if even <= headroom else even + max(1, even // 2)
-    too_many = min(most - limit, (most - min(crowds.values())) // 2)
+    most, too_many = max(crowds.values()), surplus(crowds.values(), headroom)
     if too_many < 1:
         return []
     pool = max((each for each, count in crowds.items() if count == most), key=str)
     strays = [member for member in members if _is_stray(member, pool, group, ground)]
     return sorted(strays, key=lambda member: names.MOVED in member.pod.annotations)[:too_many]
+
+
+def surplus(counts: Collection[int], headroom: int) -> int:
+    """How many of the fullest pool's replicas are to go to others."""
+    if len(counts) < 2:
+        return 0
+    even, most = -(-sum(counts) // len(counts)), max(counts)
+    limit = headroom if even <= headroom else even + max(1, even // 2)
+    return max(0, min(most - limit, (most - min(counts)) // 2))
 
 
 def classes_of_slots(group: Group, members: Sequence[Member]) -> Sequence[Class] | Mapping[int, Class]:
