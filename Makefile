@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 # files start in their order.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help venv demo test check lint types unit bench soak integration requirements image clean
+.PHONY: help venv demo test check generated lint types unit bench soak integration requirements image clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | while IFS='|' read -r target text; do printf '  make %-14s%s\n' "$$target" "$$text"; done
@@ -32,6 +32,9 @@ test: $(READY) ## all tests; without a control plane it says so loudly and runs 
 
 check: lint types ## what CI runs: lint, types, all tests; the control plane is required
 	@SPOTWEAVE_REQUIRE_CLUSTER=1 $(PYTEST) $(PARALLEL)
+
+generated: $(READY) ## write the files that are made from tables or from other files (CONTRIBUTING.md)
+	@$(BIN)/python -m generators
 
 lint: $(READY) ## ruff
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -19,6 +19,7 @@ from cli import (
     lint,
     logs,
     metrics,
+    optin,
     outage,
     pause,
     plan,
@@ -49,7 +50,7 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"spotweave {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = logs.options()
-    everyday = (status, plan, explain, drill, queue, lint, outage, pause, replay, uninstall)
+    everyday = (status, plan, explain, drill, queue, lint, optin, outage, pause, replay, uninstall)
     for command in (*everyday, certs, metrics, run, webhook, rebalancer, demo):
         command.add_parser(commands, common)
     cluster.add_parser(commands)

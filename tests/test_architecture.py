@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "webhook": {"certs", "kube", "placement", "serving"},
     "rebalancer": {"certs", "dashboard", "kube", "placement", "report", "serving"},
     "localcluster": set(),
-    "generators": {"placement"},
+    "generators": {"localcluster", "placement"},  # its kubectl builds the chart's objects
     "demo": {"kube", "localcluster", "placement", "report"},
     "cli": {
         *("placement", "report", "kube", "certs", "dashboard", "webhook", "rebalancer"),
