@@ -1,22 +1,22 @@
-"""`spotweave queue`: the gangs, which of them wait, and for what."""
+"""`spotweave queue`: the gangs, which of them wait, and for what; a preview; and a way out by hand."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cli import access, hints, output
-from cli.plan import Picture, index_of, scene_at, take_picture
-from kube.client import Client
-from kube.errors import Forbidden
-from kube.resources import JOBS
-from kube.snapshot import read_all
+from rich.console import Group
+from rich.text import Text
+
+from cli import access, hints, output, queuepreview, queuerelease
+from cli.gangmachinery import Machinery, machinery
+from cli.plan import Picture, index_of, take_picture
 from placement.gang.gang import State
 from placement.plan.select import plan
-from report.queue import QueuedGang, queue_of, queue_table
+from report.queue import NO_GANGS, QueuedGang, queue_of, queue_table
+
+CALM = (State.RUNNING, State.EVICTING, State.RESERVED, State.PLACING)
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -32,42 +32,39 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     output.add_option(parser)
     output.add_watch(parser)
     parser.set_defaults(run=run)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", help="without one, the queue is shown")
+    queuepreview.add_parser(actions, common)
+    queuerelease.add_parser(actions, common)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 1 where a gang waits or is blocked."""
+    """Exit code 1 where a gang waits or is blocked, or nothing would start one."""
     return output.show(args, lambda: look(args))
 
 
 def look(args: argparse.Namespace) -> output.Result:
     with access.client_for(args) as client:
-        picture = take_picture(client, args.config)
-        jobs = _jobs(client)
+        picture = queuepreview.with_jobs(take_picture(client, args.config), client)
+        around = machinery(client, picture.configuration)
     hints.check_namespace(args.namespace, picture.snapshot.namespaces)
-    snapshot = replace(picture.snapshot, others=(*picture.snapshot.others, *jobs))
-    picture = replace(picture, snapshot=snapshot)
     shown = [each for each in queued(picture) if args.namespace in (None, each.status.gang.key.namespace)]
-    is_on = picture.configuration.gangs.enabled
-    calm = (State.RUNNING, State.EVICTING, State.RESERVED, State.PLACING)
+    return shown_queue(shown, around)
+
+
+def shown_queue(shown: list[QueuedGang], around: Machinery) -> output.Result:
+    warnings = [Text(each, style="yellow") for each in around.warnings]
+    table = [queue_table(shown)] if shown else []
+    nothing = [] if table or not around.is_on else [Text(NO_GANGS)]
+    is_calm = all(each.status.state in CALM for each in shown)
     return output.Result(
-        {"enabled": is_on, "gangs": [each.raw for each in shown]},
-        lambda: queue_table(shown, is_on=is_on),
-        0 if all(each.status.state in calm for each in shown) else 1,
+        {**around.raw, "gangs": [each.raw for each in shown]},
+        lambda: Group(*warnings, *table, *nothing),
+        0 if is_calm and not (around.is_on and warnings) else 1,
     )
 
 
 def queued(picture: Picture) -> list[QueuedGang]:
     """As the rebalancer would find them now: it remembers of gangs what their pods say, and nothing else."""
     index = index_of(picture)
-    scene = scene_at(picture, index, picture.now)
-    scene = replace(scene, gangs=index.restless_gangs(), nominated=index.nominated)
-    made = plan(replace(scene, candidates=index.candidates, marked=list(index.marked.values())))
+    made = plan(queuepreview.gang_scene(picture, index))
     return queue_of(made.gangs, index.gangs, picture.now)
-
-
-def _jobs(client: Client) -> Iterable[object]:
-    """Who may not read them sees gangs of Jobs as Assembling, unless annotations say how many members there are."""
-    try:
-        return read_all(client, JOBS)
-    except Forbidden:
-        return ()

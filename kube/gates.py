@@ -20,6 +20,7 @@ from placement.model import Key
 API = "/apis/admissionregistration.k8s.io/v1"
 POLICIES = "mutatingadmissionpolicies"
 POLICY = f"{API}/{POLICIES}/{names.GANG_POLICY}"
+WEBHOOKS = f"{API}/mutatingwebhookconfigurations/{names.WEBHOOK_CONFIGURATION}"
 BINDING = f"{API}/mutatingadmissionpolicybindings/{names.GANG_POLICY}"
 
 
@@ -35,6 +36,17 @@ def has_gate(client: Client) -> bool:
     except NotFound:
         return False
     return True
+
+
+def gates_new_members(client: Client) -> bool:
+    """Whether something gives new members their gate: the policy, or before Kubernetes 1.36 a webhook."""
+    if has_gate(client):
+        return True
+    try:
+        found = client.get_json(WEBHOOKS)
+    except NotFound:
+        return False
+    return any(each["name"] == names.GATE_ENTRY for each in found.get("webhooks") or ())
 
 
 def remove_gate(client: Client) -> bool:
@@ -54,10 +66,16 @@ class GatedPod:
     name: str
     uid: str
     gates: tuple[str, ...]
+    group: str = ""  # the gang that it says it is a member of
 
     @property
     def key(self) -> Key:
         return Key(self.namespace, self.name)
+
+    @property
+    def gang(self) -> Key:
+        """A pod without a group is a gang of one."""
+        return Key(self.namespace, self.group or self.name)
 
 
 class _PodGate(wire.Wire):
@@ -75,7 +93,9 @@ class _GatesObject(wire.AnyObject):
 def _gated_pod(raw: _GatesObject) -> GatedPod:
     gates = (raw.spec.scheduling_gates or []) if raw.spec is not None else []
     meta = raw.metadata
-    return GatedPod(meta.namespace or "", meta.name or "", meta.uid or "", tuple(each.name or "" for each in gates))
+    group = (meta.annotations or {}).get(names.POD_GROUP, "")
+    gates_named = tuple(each.name or "" for each in gates)
+    return GatedPod(meta.namespace or "", meta.name or "", meta.uid or "", gates_named, group)
 
 
 _PODS: Resource[GatedPod] = Resource(PODS.name, PODS.path, Decoder(_GatesObject, _gated_pod))

@@ -71,9 +71,7 @@ def _as_it_is(status: GangStatus) -> GangStatus:
     return status
 
 
-def queue_table(found: Sequence[QueuedGang], *, is_on: bool) -> Table | Text:
-    if not found:
-        return Text(NO_GANGS if is_on else GANGS_OFF)
+def queue_table(found: Sequence[QueuedGang]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("GANG", overflow="fold")
     table.add_column("STATE", no_wrap=True)

@@ -6,7 +6,7 @@ One plan has one `MoveLimits`, which all planners ask and charge. What is under 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from placement.model import Budget, Class, Pod, Quota
 from placement.outage import Shape
@@ -118,6 +118,19 @@ class MoveLimits:
                 aim = target(each.group, former_slot(pod), pod, self._scene.ground)
                 self._probes[workload.namespace, aim] += 1
                 self._per_node[pod.node] += 1
+
+
+def short_quota(quotas: Iterable[Quota], pods: Iterable[Pod]) -> Quota | None:
+    """The quota that has no room for all of these new pods; None: there is none. Scoped ones are not asked."""
+    asking = [each for each in quotas if not each.is_scoped]
+    taken: Counter[str] = Counter()
+    for pod in pods if asking else ():
+        asked = _asked(pod)
+        short = next((quota for quota in asking if not _has_quota(quota, asked, taken)), None)
+        if short is not None:
+            return short
+        taken.update(asked)
+    return None
 
 
 def _asked(pod: Pod) -> dict[str, int]:

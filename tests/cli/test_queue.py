@@ -56,13 +56,12 @@ def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
 
 def test_the_table_has_a_line_for_each_gang() -> None:
     """And says where gangs are off, since nothing waits then."""
-    text = printed(queue_table(queued(picture()), is_on=True), 200)
+    text = printed(queue_table(queued(picture())), 200)
     assert [line.split()[:2] for line in text.splitlines()[1:] if line.startswith("shop/")] == [
         ["shop/late", "Assembling"],
         ["shop/waits", "Waiting"],
         ["shop/runs", "Running"],
     ]
-    assert "switched off" in printed(queue_table(queued(picture(is_on=False)), is_on=False), 200)
 
 
 def test_what_would_make_room_or_why_nothing_may_is_shown() -> None:
@@ -96,4 +95,4 @@ def test_a_mistake_that_blocks_a_gang_is_shown_once() -> None:
     wrong = {**GROUP, names.POD_GROUP_MIN_MEMBER: "eight"}
     blocked = tuple(member(number, annotations=wrong) for number in range(2))
     (found,) = queued(Picture(Snapshot({"shop": namespace()}, NODES, pods=blocked), ON, now=NOW))
-    assert printed(queue_table([found], is_on=True), 400).count("eight") == 1
+    assert printed(queue_table([found]), 400).count("eight") == 1

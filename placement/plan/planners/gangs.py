@@ -28,11 +28,19 @@ def plan(draft: Draft) -> Iterator[Action]:
 
 
 def _waiting(draft: Draft) -> Iterator[Action]:
+    yield from planned(draft, turns(draft))
+
+
+def turns(draft: Draft) -> list[Gang]:
+    """Those that wait, in their order."""
+    return in_turn(each.gang for each in draft.gangs.values() if each.state is State.WAITING and is_idle(each.gang))
+
+
+def planned(draft: Draft, waiting: Iterable[Gang]) -> Iterator[Action]:
     """One after the other. What refuses one refuses all that are like it, until something changes."""
-    waiting = [each.gang for each in draft.gangs.values() if each.state is State.WAITING and is_idle(each.gang)]
     refused: dict[object, NoPlace] = {}
     reserved = 0
-    for gang in in_turn(waiting):
+    for gang in waiting:
         if reserved >= MOST_RESERVED:
             draft.left += 1
             return
@@ -50,14 +58,14 @@ def in_turn(gangs: Iterable[Gang]) -> list[Gang]:
     by_namespace: dict[str, list[Gang]] = {}
     for gang in gangs:
         by_namespace.setdefault(gang.key.namespace, []).append(gang)
-    turns: list[tuple[int, int, float, int, Gang]] = []
+    order: list[tuple[int, int, float, int, Gang]] = []
     for own in by_namespace.values():
         ranks = sorted((gang.priority for gang in own), reverse=True)
         taken: Counter[int] = Counter()
         for rank, gang in zip(ranks, sorted(own, key=lambda gang: (-gang.wish, gang.since, gang.key)), strict=True):
-            turns.append((-rank, taken[rank], gang.since, len(turns), gang))
+            order.append((-rank, taken[rank], gang.since, len(order), gang))
             taken[rank] += 1
-    return [gang for *_, gang in sorted(turns)]
+    return [gang for *_, gang in sorted(order)]
 
 
 def _planned(draft: Draft, gang: Gang, refused: dict[object, NoPlace]) -> Iterator[Action]:

@@ -56,7 +56,7 @@ def begun(draft: Draft, gang: Gang) -> list[Action] | str:
     if draft.searches >= MOST_SEARCHES:
         return "victims are looked for later"
     draft.searches += 1
-    found = _victims(draft, gang, least)
+    found = victims_for(draft, gang, least)
     if isinstance(found, str):
         return found
     draft.is_preempting = True
@@ -77,7 +77,7 @@ def _reserved(draft: Draft, gang: Gang, least: int, key: ClaimKey, victims: Sequ
     ]
 
 
-def _victims(draft: Draft, gang: Gang, least: int) -> Victims | str:
+def victims_for(draft: Draft, gang: Gang, least: int) -> Victims | str:
     """Nothing goes unless all members then have a place, by the test that reserves it."""
     scene = draft.scene
     assert scene.candidates is not None
