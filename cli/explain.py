@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from cli import access, hints, output
+from cli import access, explaingang, hints, output
 from cli.errors import UsageError
 from cli.plan import Picture, Planned, planned, take_picture, view_of
 from placement import names
@@ -26,7 +26,9 @@ from report.history import History
 from report.unplaced import Unplaced, unplaced
 
 POD = "pod"
+GANG = "gang"
 KINDS = {  # as kubectl takes them
+    **dict.fromkeys(("gang", "gangs"), GANG),
     **dict.fromkeys(("po", "pod", "pods"), POD),
     **dict.fromkeys(("deploy", "deployment", "deployments", "deployment.apps"), str(Kind.DEPLOYMENT)),
     **dict.fromkeys(("sts", "statefulset", "statefulsets", "statefulset.apps"), str(Kind.STATEFUL_SET)),
@@ -45,11 +47,11 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "explain",
         parents=[common],
-        help="explain why a pod or workload runs where it does",
-        description="Explain why a pod or workload runs where it does, what comes next and what blocks it.",
+        help="explain why a pod, workload or gang runs where it does",
+        description="Explain why a pod, workload or gang runs where it does, what comes next and what blocks it.",
     )
     access.add_options(parser)
-    parser.add_argument("name", metavar="POD|WORKLOAD", help="NAME, NS/NAME or, as in kubectl, KIND/NAME")
+    parser.add_argument("name", metavar="POD|WORKLOAD|GANG", help="NAME, NS/NAME or, as in kubectl, KIND/NAME")
     parser.add_argument("-n", "--namespace", help="namespace of NAME (default: the namespace of the context)")
     parser.add_argument("--config", type=Path, help="configuration file (default: the ConfigMap spotweave-config)")
     output.add_option(parser, "text")
@@ -65,8 +67,18 @@ def run(args: argparse.Namespace) -> int:
 def look(args: argparse.Namespace) -> output.Result:
     with access.client_for(args) as client:
         picture = take_picture(client, args.config)
-    kind, name = split(args.name, picture.snapshot)
+        kind, name = split(args.name, picture.snapshot)
+        if kind == GANG or (not kind and _is_gang_alone(args, picture, name)):
+            return explaingang.look(args, client, picture, name)
     return explained(picture, name if "/" in name else f"{access.namespace_for(args)}/{name}", kind)
+
+
+def _is_gang_alone(args: argparse.Namespace, picture: Picture, name: str) -> bool:
+    """There is a gang of that name, and nothing else that is placed: its Job is none."""
+    space, slash, rest = name.partition("/")
+    key = Key(space, rest) if slash else Key(access.namespace_for(args), name)
+    placed = {each.key for each in picture.snapshot.workloads} | {pod.key for pod in picture.snapshot.pods}
+    return key in explaingang.known_in(picture) and key not in placed
 
 
 def split(text: str, snapshot: Snapshot) -> tuple[str, str]:

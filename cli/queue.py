@@ -12,11 +12,9 @@ from rich.text import Text
 from cli import access, hints, output, queuepreview, queuerelease
 from cli.gangmachinery import Machinery, machinery
 from cli.plan import Picture, index_of, take_picture
-from placement.gang.gang import State
 from placement.plan.select import plan
+from report.gangview import is_calm
 from report.queue import NO_GANGS, QueuedGang, queue_of, queue_table
-
-CALM = (State.RUNNING, State.EVICTING, State.RESERVED, State.PLACING)
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -55,7 +53,7 @@ def shown_queue(shown: list[QueuedGang], around: Machinery) -> output.Result:
     warnings = [Text(each, style="yellow") for each in around.warnings]
     table = [queue_table(shown)] if shown else []
     nothing = [] if table or not around.is_on else [Text(NO_GANGS)]
-    is_calm = all(each.status.state in CALM for each in shown)
+    is_calm = all(is_calm(each.status.state) for each in shown)
     return output.Result(
         {**around.raw, "gangs": [each.raw for each in shown]},
         lambda: Group(*warnings, *table, *nothing),

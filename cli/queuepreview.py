@@ -108,7 +108,7 @@ def of_cluster(args: argparse.Namespace, picture: Picture, known: Prices, notes:
     key = gangnames.key_of(args, args.gang, there)
     if key not in index.gangs:
         _unwatched(picture, key)
-    return _shown(picture, index, key, known, notes)
+    return of_gang(picture, index, key, known, notes)
 
 
 def _unwatched(picture: Picture, key: Key) -> None:
@@ -122,7 +122,7 @@ def _unwatched(picture: Picture, key: Key) -> None:
     raise UsageError(f"{key}: all of its pods have ended", "preview its manifest with -f")
 
 
-def _shown(picture: Picture, index: Index, key: Key, known: Prices, notes: Sequence[str]) -> ShownPreview:
+def of_gang(picture: Picture, index: Index, key: Key, known: Prices, notes: Sequence[str]) -> ShownPreview:
     found = preview(gang_scene(picture, index), key)
     if found is None:  # it is at rest
         gang = index.gangs[key]
@@ -158,7 +158,7 @@ def of_manifests(picture: Picture, found: Expanded, known: Prices, notes: Sequen
     with_them, more = _with(picture, found, keys)
     index = index_of(with_them)
     return [
-        _shown(with_them, index, key, known, [*notes, *more.get(key.namespace, ()), *_quota(picture, found, key)])
+        of_gang(with_them, index, key, known, [*notes, *more.get(key.namespace, ()), *_quota(picture, found, key)])
         for key in keys
     ]
 

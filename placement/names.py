@@ -184,6 +184,7 @@ WEBHOOK_ACCOUNT = "spotweave-webhook"
 REBALANCER_ACCOUNT = "spotweave-rebalancer"
 # For people: a ClusterRole to look, and a Role to pause moves and note outages. Errors of the command line name them.
 VIEW_ROLE = "spotweave-view"
+VIEW_GANGS_ROLE = "spotweave-view-gangs"  # what the queue of gangs needs besides; installed with gangs only
 OPERATE_ROLE = "spotweave-operate"
 
 # Annotation on a webhook replica's Lease: the version of the outages that it has read. Read when an outage is noted.
