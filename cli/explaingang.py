@@ -38,7 +38,7 @@ REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GangEvent:
     """An Event about a gang, as far as it is shown."""
 
     at: float
@@ -71,7 +71,7 @@ def known_in(picture: Picture) -> set[Key]:
     return {key for pod in picture.snapshot.pods if (key := key_of(pod)) is not None}
 
 
-def explained(picture: Picture, key: Key, events: Sequence[Told], around: Machinery) -> output.Result:
+def explained(picture: Picture, key: Key, events: Sequence[GangEvent], around: Machinery) -> output.Result:
     index = index_of(picture)
     shown = of_gang(picture, index, key, Prices(), list(around.warnings))
     scene = gang_scene(picture, index)
@@ -97,7 +97,7 @@ def explained(picture: Picture, key: Key, events: Sequence[Told], around: Machin
     return output.Result({**raw, "lines": lines}, lambda: Text("\n".join(lines)), 0 if raw["fine"] else 1)
 
 
-def _history(events: Sequence[Told], attempts: Counter[str]) -> list[str]:
+def _history(events: Sequence[GangEvent], attempts: Counter[str]) -> list[str]:
     if not events:
         return ["No Event about it: they are kept for an hour."]
     begun = f"{attempts['starts']} starts, {attempts['rolledBack']} rolled back, {attempts['preemptions']} preemptions"
@@ -107,24 +107,24 @@ def _history(events: Sequence[Told], attempts: Counter[str]) -> list[str]:
 # --- Events ----------------------------------------------------------------------------------------------------------
 
 
-def events_of(client: Client, key: Key, subjects: Iterable[Subject]) -> list[Told]:
+def events_of(client: Client, key: Key, subjects: Iterable[Subject]) -> list[GangEvent]:
     """Those on what owns its members, the oldest first. What may not be read is not shown."""
-    found: list[Told] = []
+    found: list[GangEvent] = []
     for subject in list(dict.fromkeys(subjects))[:MOST_SUBJECTS]:
         query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={subject.uid}", "limit": MOST_EVENTS}
         try:
             raw = client.get_json(collection_in(EVENTS, key.namespace), query)
         except Forbidden:
             return []
-        found += [told for each in raw.get("items") or () if (told := _told(each, key)) is not None]
+        found += [told for each in raw.get("items") or () if (told := _event(each, key)) is not None]
     return sorted(found, key=lambda each: each.at)
 
 
-def _told(raw: dict[str, Any], key: Key) -> Told | None:
+def _event(raw: dict[str, Any], key: Key) -> GangEvent | None:
     """Of other gangs of the same owner nothing is told."""
     reason, text = raw.get("reason") or "", raw.get("message") or ""
     if not reason.startswith("Gang") or not (reason == names.EVENT_GANG_PREEMPTED or f"Gang {key.name}" in text):
         return None
     series, on = raw.get("series") or {}, raw.get("involvedObject") or {}
     at = series.get("lastObservedTime") or raw.get("eventTime") or raw["metadata"].get("creationTimestamp")
-    return Told(seconds(at), reason, f"{on.get('kind')}/{on.get('name')}", text, int(series.get("count") or 1))
+    return GangEvent(seconds(at), reason, f"{on.get('kind')}/{on.get('name')}", text, int(series.get("count") or 1))

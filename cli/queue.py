@@ -53,11 +53,11 @@ def shown_queue(shown: list[QueuedGang], around: Machinery) -> output.Result:
     warnings = [Text(each, style="yellow") for each in around.warnings]
     table = [queue_table(shown)] if shown else []
     nothing = [] if table or not around.is_on else [Text(NO_GANGS)]
-    is_calm = all(is_calm(each.status.state) for each in shown)
+    all_calm = all(is_calm(each.status.state) for each in shown)
     return output.Result(
         {**around.raw, "gangs": [each.raw for each in shown]},
         lambda: Group(*warnings, *table, *nothing),
-        0 if is_calm and not (around.is_on and warnings) else 1,
+        0 if all_calm and not (around.is_on and warnings) else 1,
     )
 
 

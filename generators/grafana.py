@@ -196,6 +196,8 @@ SHARE = Dashboard(
     has_namespaces=True,
 )
 
+WAITING_GANGS = 'spotweave_gangs{state=~"Waiting|Assembling|Blocked"}'
+
 REBALANCER = Dashboard(
     "rebalancer",
     "Spotweave: rebalancer",
@@ -259,6 +261,65 @@ REBALANCER = Dashboard(
             8,
             unit="s",
             about="Up to a minute is normal.",
+        ),
+        Panel(
+            "Gangs, by state",
+            "timeseries",
+            (Query("max by (state) (spotweave_gangs)", "{{state}}"),),
+            8,
+            about="Only while gangs are switched on.",
+        ),
+        Panel(
+            "Gangs: attempts per minute",
+            "timeseries",
+            (
+                Query(f"60 * {_rate('spotweave_gang_attempts_total', 'outcome')}", "{{outcome}}"),
+                Query(f"60 * {_rate('spotweave_gang_failures_total', 'reason')}", "failed: {{reason}}"),
+            ),
+            8,
+            about="How often room was looked for, and why attempts failed.",
+        ),
+        Panel(
+            "Gangs: from complete to all on nodes",
+            "timeseries",
+            (
+                Query(_quantile(0.5, "spotweave_gang_start_seconds"), "median"),
+                Query(_quantile(0.95, "spotweave_gang_start_seconds"), "95 %"),
+            ),
+            8,
+            unit="s",
+        ),
+        Panel("Gangs waiting", "stat", (Query(f"sum(max by (state) ({WAITING_GANGS})) or vector(0)"),), 4, 4),
+        Panel("Gangs beyond their wait-timeout", "stat", (Query("max(spotweave_gangs_late)"),), 4, 4),
+        Panel(
+            "Gangs: starts that became whole",
+            "stat",
+            (
+                Query(
+                    'sum(increase(spotweave_gang_starts_total{outcome="whole"}[1h])) '
+                    "/ (sum(increase(spotweave_gang_starts_total[1h])) > 0)"
+                ),
+            ),
+            4,
+            4,
+            unit="percentunit",
+            about="Of the last hour; the others were rolled back.",
+        ),
+        Panel(
+            "Gangs: preemptions per hour",
+            "stat",
+            (Query("sum by (outcome) (increase(spotweave_gang_preemptions_total[1h]))", "{{outcome}}"),),
+            4,
+            4,
+        ),
+        Panel("Gangs: victims per hour", "stat", (Query("sum(increase(spotweave_gang_victims_total[1h]))"),), 4, 4),
+        Panel(
+            "Gates that nothing will take off",
+            "stat",
+            (Query("max(spotweave_gates_left_behind)"),),
+            4,
+            4,
+            about="Pods with the gate that belong to no gang.",
         ),
     ),
 )

@@ -32,6 +32,11 @@ class Lack(StrEnum):
     UNKNOWN_VOLUMES = "not modelled: claim {}, which is not bound yet"
 
     @property
+    def label(self) -> str:
+        """For metrics: `one-pod`."""
+        return self.name.lower().replace("_", "-")
+
+    @property
     def rank(self) -> int:
         return _RANKS[self]
 

@@ -209,6 +209,38 @@ _TABLE = (
         ("state",),
     ),
     Metric(
+        names.METRIC_GANGS_LATE,
+        Type.GAUGE,
+        Exposer.REBALANCER,
+        "Gangs that wait for longer than their wait-timeout; 0 on those that do not lead",
+    ),
+    Metric(
+        names.METRIC_GATED_PODS,
+        Type.GAUGE,
+        Exposer.REBALANCER,
+        "Pods with the gate of gangs, in all namespaces",
+    ),
+    Metric(
+        names.METRIC_GATES_LEFT,
+        Type.GAUGE,
+        Exposer.REBALANCER,
+        "Pods that have had the gate for a minute, and that no gang will ever start",
+    ),
+    Metric(
+        names.METRIC_GANG_ATTEMPTS,
+        Type.COUNTER,
+        Exposer.REBALANCER,
+        "Times that room was looked for, for a whole gang: reserved, preempting (others have to go), or no-room",
+        ("outcome",),
+    ),
+    Metric(
+        names.METRIC_GANG_FAILURES,
+        Type.COUNTER,
+        Exposer.REBALANCER,
+        "Attempts that failed, by reason: what the nodes lacked (such as room, taints), rolled-back, given-up",
+        ("reason",),
+    ),
+    Metric(
         names.METRIC_GANG_STARTS,
         Type.COUNTER,
         Exposer.REBALANCER,

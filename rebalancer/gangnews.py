@@ -14,6 +14,7 @@ from typing import Protocol
 from placement import names
 from placement.gang.gang import Gang, GangStatus, State
 from placement.gang.terms import sentence
+from placement.lack import Lack
 from placement.model import Key, Pod, Subject
 from placement.outcome import Outcome
 from placement.plan.actions import How, Plan
@@ -32,7 +33,8 @@ class TellSubject(Protocol):
 class Figures(Protocol):
     """The interface of `rebalancer.metrics.RebalancerMetrics`."""
 
-    def count_gangs(self, states: Mapping[State, int]) -> None: ...
+    def count_gangs(self, states: Mapping[State, int], late: int = ...) -> None: ...
+    def attempted(self, outcome: str, lack: Lack | None = ...) -> None: ...
     def started(self, seconds: float) -> None: ...
     def rolled_back(self) -> None: ...
     def preempting(self, outcome: str) -> None: ...
@@ -67,7 +69,7 @@ class GangNews:
             self._settle(key, gangs.get(key), now)
         states = Counter(status.state for status in made.gangs)
         states[State.RUNNING] += len(gangs.keys() - restless)
-        self._figures.count_gangs(states)
+        self._figures.count_gangs(states, sum(status.is_late for status in made.gangs))
 
     def tell_victims(self, done: Sequence[Done]) -> None:
         """Each owner of pods that went for a gang is told once per pass."""
@@ -90,6 +92,11 @@ class GangNews:
             self._figures.preempting("given-up")
         if status.state is State.EVICTING and not is_same:
             self._figures.preempting("begun")
+            self._figures.attempted("preempting")
+        if status.was_tried:
+            self._figures.attempted("no-room", status.lack)
+        if status.state is State.RESERVED and not is_same and not gang.reservations:
+            self._figures.attempted("reserved")
         waits = status.state in (State.WAITING, State.EVICTING, State.RESERVED) and not gang.started
         known = replace(known, complete=(known.complete or now) if waits or gang.started else None)
         if before is None and gang.started:

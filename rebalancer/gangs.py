@@ -79,6 +79,11 @@ class GangMembers:
     def touch_all(self) -> None:
         self.touched.update(self._members)
 
+    @property
+    def gated(self) -> int:
+        """How many pods have our gate, members or not."""
+        return len(self._gated)
+
     def gang(self, key: Key, size_of: SizeOf) -> Gang | None:
         return gang_of(key, self._members.get(key, {}).values(), size_of)
 

@@ -33,6 +33,7 @@ from rebalancer.multimap import put
 
 log = logging.getLogger(__name__)
 
+LEFT_BEHIND_SECONDS = 60.0  # a gate that nothing needs is taken off after ten seconds
 LOOK_SECONDS = 0.9  # the loop comes by every second
 
 
@@ -208,6 +209,15 @@ class Index:
         """By UID: pods that are to make room for a gang. Where nobody is opted in any more, nothing is written."""
         known = self._catalogue
         return {uid: pod for uid, pod in known.gangs.marked.items() if known.relations.is_opted_in(pod.namespace)}
+
+    @property
+    def gated(self) -> int:
+        """How many pods have the gate of gangs."""
+        return self._catalogue.gangs.gated
+
+    def left_behind_gates(self, now: float) -> int:
+        """Strays that should have lost their gate by now."""
+        return sum(now - pod.created > LEFT_BEHIND_SECONDS for pod in self.strays)
 
     @property
     def strays(self) -> Collection[Pod]:

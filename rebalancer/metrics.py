@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from placement import names
 from placement.gang.gang import State
+from placement.lack import Lack
 from placement.metrics import METRICS
 from placement.model import NO_AMOUNTS, Class
 from placement.observation import NEVER_WATCHED
@@ -26,6 +27,9 @@ from report.workloadview import WorkloadView
 # Without the second series of each counter (its creation time).
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
+# A gang may wait for half a second, or for half a day.
+GANG_BUCKETS = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 12 * 3600)
+GIVEN_UP = "given-up"
 MOST_SKIPPED = 500  # series of pods that are not placed, by namespace and reason
 _MOVES = (How.RELEASE, How.FINISH, How.UNDO, How.EVICT, How.REPLACE, How.BURY, How.DELETE)
 
@@ -52,7 +56,15 @@ class RebalancerMetrics:
         self._gang_starts = Counter(*METRICS[names.METRIC_GANG_STARTS].declared, registry=own)
         self._gang_preemptions = Counter(*METRICS[names.METRIC_GANG_PREEMPTIONS].declared, registry=own)
         self._gang_victims = Counter(*METRICS[names.METRIC_GANG_VICTIMS].declared, registry=own)
-        self._gang_seconds = Histogram(*METRICS[names.METRIC_GANG_SECONDS].declared, registry=own)
+        seconds = METRICS[names.METRIC_GANG_SECONDS]
+        self._gang_seconds = Histogram(*seconds.declared, registry=own, buckets=GANG_BUCKETS)
+        self._gangs_late = Gauge(*METRICS[names.METRIC_GANGS_LATE].declared, registry=own)
+        self._gated = Gauge(*METRICS[names.METRIC_GATED_PODS].declared, registry=own)
+        self._gates_left = Gauge(*METRICS[names.METRIC_GATES_LEFT].declared, registry=own)
+        self._gang_attempts = Counter(*METRICS[names.METRIC_GANG_ATTEMPTS].declared, registry=own)
+        self._gang_failures = Counter(*METRICS[names.METRIC_GANG_FAILURES].declared, registry=own)
+        for outcome in ("whole", "rolled-back"):  # from 0 on: the first one counts, too
+            self._gang_starts.labels(outcome)
         Gauge(*METRICS[names.METRIC_LEADING].declared, registry=own).set_function(is_leading)
         self.registry.register(_Workloads(view, is_leading))
 
@@ -72,8 +84,9 @@ class RebalancerMetrics:
             if each.action.how in _MOVES:
                 self._moves.labels(each.action.why, f"{each.action.how}-{outcome}").inc()
 
-    def count_gangs(self, states: Mapping[State, int]) -> None:
+    def count_gangs(self, states: Mapping[State, int], late: int = 0) -> None:
         """None where this replica does not lead."""
+        self._gangs_late.set(late)
         self._gangs.clear()
         for state, count in states.items():
             self._gangs.labels(state).set(count)
@@ -82,11 +95,25 @@ class RebalancerMetrics:
         self._gang_starts.labels("whole").inc()
         self._gang_seconds.observe(seconds)
 
+    def attempted(self, outcome: str, lack: Lack | None = None) -> None:
+        """Room was looked for; where there was none, what was missing."""
+        self._gang_attempts.labels(outcome).inc()
+        if lack is not None:
+            self._gang_failures.labels(lack.label).inc()
+
     def rolled_back(self) -> None:
         self._gang_starts.labels("rolled-back").inc()
+        self._gang_failures.labels("rolled-back").inc()
 
     def preempting(self, outcome: str) -> None:
         self._gang_preemptions.labels(outcome).inc()
+        if outcome == GIVEN_UP:
+            self._gang_failures.labels(GIVEN_UP).inc()
+
+    def gates(self, pods: int, left_behind: int) -> None:
+        """Whoever leads."""
+        self._gated.set(pods)
+        self._gates_left.set(left_behind)
 
     def preempted(self, pods: int) -> None:
         self._gang_victims.inc(pods)

@@ -170,6 +170,7 @@ class RebalancerProgram:
         now = time.time()
         taken = self.viewer.take(made, now)
         self.history.note(taken, [(each.action, each.outcome) for each in done], now)
+        self.metrics.gates(self._index.gated, self._index.left_behind_gates(now))
         if self._leader.is_leading():
             self._teller.told(made, done)
             self._teller.watch(taken.assessments, taken.ground, now, is_paused=self._is_paused(now))

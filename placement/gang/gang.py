@@ -183,6 +183,7 @@ class GangStatus:
     was_tried: bool = False
     is_late: bool = False  # its wait-timeout is over
     was_given_up: bool = False  # the room that was being made for it
+    lack: Lack | None = None  # what its members lacked, where a place was looked for and not found
 
     @property
     def counts(self) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from cli import explain
 from cli.errors import UsageError
-from cli.explaingang import Told, events_of, explained, known_in
+from cli.explaingang import GangEvent, events_of, explained, known_in
 from cli.gangmachinery import UNLED, Machinery
 from cli.gangnames import key_of
 from cli.plan import Picture
@@ -28,7 +28,7 @@ KEY = Key("shop", "train")
 AT_WORK = Machinery(True, "pod-1", True)
 
 
-def told(at: Picture, *events: Told, around: Machinery = AT_WORK) -> Any:
+def told(at: Picture, *events: GangEvent, around: Machinery = AT_WORK) -> Any:
     return explained(at, KEY, events, around)
 
 
@@ -97,8 +97,8 @@ def test_a_gang_that_runs_is_fine_and_says_where_and_how_safe() -> None:
 def test_what_happened_is_counted_from_events() -> None:
     """They are the only memory beyond the leader's own, and are kept for an hour."""
     pods = [member(n, "n1", needs=CPU, annotations=FOUR) for n in range(4)]
-    undone = Told(NOW - 60, names.EVENT_GANG_UNDONE, "Job/train", "Gang train is rolled back", 3)
-    started = Told(NOW - 9, names.EVENT_GANG_STARTED, "Job/train", "Gang train: all 4 members have a node")
+    undone = GangEvent(NOW - 60, names.EVENT_GANG_UNDONE, "Job/train", "Gang train is rolled back", 3)
+    started = GangEvent(NOW - 9, names.EVENT_GANG_STARTED, "Job/train", "Gang train: all 4 members have a node")
     raw = told(picture(*pods), undone, started).raw
     assert raw["attempts"] == {"starts": 1, "rolledBack": 3, "preemptions": 0}
     assert "GangRolledBack ×3 on Job/train" in "\n".join(raw["lines"])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cli.gangmachinery import Machinery
 from cli.plan import Picture
-from cli.queue import queued
+from cli.queue import queued, shown_queue
 from placement import names
 from placement.configuration import Configuration
+from placement.gang.gang import State
 from placement.gang.settings import Gangs
 from placement.model import Job, Needs, Snapshot
 from report.queue import queue_table
@@ -62,6 +64,15 @@ def test_the_table_has_a_line_for_each_gang() -> None:
         ["shop/waits", "Waiting"],
         ["shop/runs", "Running"],
     ]
+
+
+def test_the_exit_code_says_whether_a_gang_waits() -> None:
+    """One that runs is fine; one that waits is a finding."""
+    found, around = queued(picture()), Machinery(True, "pod-1", True)
+    assert shown_queue(found, around).code == 1
+    running = [each for each in found if each.status.state is State.RUNNING]
+    assert shown_queue(running, around).code == 0
+    assert "shop/runs" in printed(shown_queue(running, around).shown(), 200)
 
 
 def test_what_would_make_room_or_why_nothing_may_is_shown() -> None:

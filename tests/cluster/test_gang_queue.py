@@ -12,24 +12,23 @@ import yaml
 
 from cli.main import main
 from placement import names
-from tests.cluster.gangsetup import CONFIGURATION, CPU, MEMBERS, GangSetup, gang_setup, pod_spec
+from tests.cluster.gangsetup import CPU, MEMBERS, GangSetup, gang_setup, pod_spec
 from tests.cluster.namespaceuser import wait_for
 
 pytestmark = pytest.mark.cluster
-NOW_VICTIMS = "gangs: {enabled: true, minimumRunTime: 0s}\nmoves: {minAge: 1s, afterRollout: 0s}\n"
+EVICTS_AT_ONCE = "gangs: {enabled: true, minimumRunTime: 0s}\nmoves: {minAge: 1s, afterRollout: 0s}\n"
 
 
 @pytest.fixture(scope="module")
 def gangs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GangSetup]:
-    assert "enabled" in CONFIGURATION
-    with gang_setup(tmp_path_factory.mktemp("config"), configuration=NOW_VICTIMS) as made:
+    with gang_setup(tmp_path_factory.mktemp("config"), configuration=EVICTS_AT_ONCE) as made:
         yield made
 
 
 def command(gangs: GangSetup, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
     """What `spotweave WORDS -o json` prints, and its exit code."""
     capsys.readouterr()
-    code = main([*words, "-o", "json", "--kubeconfig", str(gangs.setup.kubeconfig)])
+    code = main([*words, "-o", "json", "--kubeconfig", str(gangs.setup.user.kubeconfig)])
     out = capsys.readouterr()
     return code, json.loads(out.out) if out.out else out.err
 

@@ -51,4 +51,4 @@ def test_what_was_observed_of_a_pool_counts() -> None:
 def test_without_an_expected_runtime_there_is_no_chance() -> None:
     """Nothing says for how long it is exposed; the losses are known all the same."""
     found = survival(sites({"a": 4}), NOTHING_OBSERVED, None)
-    assert (found.chance, found.losses, found.pools) == (None, pytest.approx(1.4), ("a/m",))
+    assert (found.chance, round(found.losses, 9), found.pools) == (None, 1.4, ("a/m",))

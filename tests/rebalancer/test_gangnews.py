@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from placement import names
 from placement.gang.gang import State, status_of
 from placement.gang.reservation import Reservation
+from placement.lack import Lack
 from placement.model import Pod, Subject
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan, Why
@@ -29,6 +31,8 @@ class GangReader:
     undone: int = 0
     victims: int = 0
     preemptions: list[str] = field(default_factory=list)
+    late: int = 0
+    attempts: Counter[tuple[str, Lack | None]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.news = GangNews(self.tell, self, lambda pod: Subject("Job", pod.namespace, "train", "job", "batch/v1"))
@@ -36,8 +40,11 @@ class GangReader:
     def tell(self, about: Subject, /, reason: str, text: str, *, is_warning: bool = True) -> None:
         self.read.append((about.kind, reason, text))
 
-    def count_gangs(self, states: Mapping[State, int]) -> None:
-        self.states = {state: count for state, count in states.items() if count}
+    def count_gangs(self, states: Mapping[State, int], late: int = 0) -> None:
+        self.states, self.late = {state: count for state, count in states.items() if count}, late
+
+    def attempted(self, outcome: str, lack: Lack | None = None) -> None:
+        self.attempts[outcome, lack] += 1
 
     def started(self, seconds: float) -> None:
         self.seconds.append(seconds)
@@ -51,9 +58,9 @@ class GangReader:
     def preempted(self, pods: int) -> None:
         self.victims += pods
 
-    def see(self, *pods: Pod, at: float = NOW, was_tried: bool = False) -> None:
+    def see(self, *pods: Pod, at: float = NOW, **more: Any) -> None:
         found = gang(list(pods))
-        statuses = (replace(status_of(found, at), was_tried=was_tried),) if found.is_restless else ()
+        statuses = (replace(status_of(found, at), **more),) if found.is_restless else ()
         self.news.watch(Plan(gangs=statuses), {KEY: found}, at)
 
     @property
@@ -128,6 +135,27 @@ def test_both_sides_of_a_preemption_are_told() -> None:
     reader.news.tell_victims([Done(gone, Outcome.DONE), Done(gone, Outcome.DONE), Done(gone, Outcome.BLOCKED)])
     assert reader.reasons == [names.EVENT_GANG_PREEMPTING, names.EVENT_GANG_PREEMPTED]
     assert (reader.preemptions, reader.victims) == (["begun"], 2)
+
+
+def test_attempts_are_counted_by_what_came_of_them() -> None:
+    """Each time that room was looked for; a state that lasts is one attempt."""
+    reader = GangReader()
+    for second in range(2):
+        reader.see(*eight(), at=NOW + second, was_tried=True, lack=Lack.ROOM, is_late=True)
+    reader.see(*eight(), at=NOW + 2, is_late=True)  # it rests
+    for second in range(2):
+        reader.see(*eight(), at=NOW + 3 + second, state=State.EVICTING)
+    reader.see(*eight(), at=NOW + 5, state=State.RESERVED)
+    reader.see(*(kept(number) for number in range(8)), at=NOW + 6)
+    assert reader.attempts == {("no-room", Lack.ROOM): 2, ("preempting", None): 1, ("reserved", None): 1}
+    assert reader.late == 0
+
+
+def test_gangs_beyond_their_wait_timeout_are_counted() -> None:
+    """As the plan finds them."""
+    reader = GangReader()
+    reader.see(*eight(), is_late=True)
+    assert (reader.late, reader.reasons) == (1, [names.EVENT_GANG_LATE])
 
 
 def test_owners_of_pods_are_found_in_the_catalogue() -> None:

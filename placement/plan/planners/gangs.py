@@ -89,7 +89,7 @@ def _planned(draft: Draft, gang: Gang, refused: dict[object, NoPlace]) -> Iterat
         return
     found = _places(draft, gang, refused)
     if isinstance(found, NoPlace):
-        yield from _preempting(draft, gang, replace(status, reason=_short(gang, status, found)))
+        yield from _preempting(draft, gang, replace(status, reason=_short(gang, status, found), lack=found.lack))
         return
     plan_of = plan_id(scene.now)
     draft.gangs[gang.key] = GangStatus(gang, State.RESERVED, f"room is kept for {len(found.places)} members")

@@ -133,7 +133,7 @@ def proceeding(draft: Draft, gang: Gang, held: Held) -> list[Action]:
     draft.gangs[gang.key] = GangStatus(gang, State.EVICTING, _reason(draft, victims))
     left = [pod for pod in victims if not pod.terminating]
     draft.left += len(left) > MOST_AT_ONCE
-    return [*_kept(draft, held), *(_evicted(gang, pod, len(victims)) for pod in left[:MOST_AT_ONCE])]
+    return [*_kept(draft, held), *(_evicted(draft, gang, pod, victims) for pod in left[:MOST_AT_ONCE])]
 
 
 def _kept(draft: Draft, held: Held) -> list[Action]:
@@ -187,13 +187,19 @@ def _reason(draft: Draft, victims: Sequence[Pod]) -> str:
     """Who goes, and the cost."""
     whose = sorted({f"{pod.namespace}/{pod.annotations.get(names.POD_GROUP, pod.name)}" for pod in victims})
     named = [*whose[:MOST_NAMED], *([f"{len(whose) - MOST_NAMED} more"] if len(whose) > MOST_NAMED else [])]
-    hours = sum(max(0.0, draft.scene.now - began(pod)) for pod in victims) / 3600
     pods = "1 pod makes" if len(victims) == 1 else f"{len(victims)} pods make"
-    return f"{pods} room: {', '.join(named)}; this loses {hours:.1f} pod-hours of work"
+    return f"{pods} room: {', '.join(named)}; {_lost(draft, victims)}"
 
 
-def _evicted(gang: Gang, pod: Pod, number: int) -> Action:
-    lost = f"{number} {'pod goes' if number == 1 else 'pods go'} for it"
+def _lost(draft: Draft, victims: Sequence[Pod]) -> str:
+    hours = sum(max(0.0, draft.scene.now - began(pod)) for pod in victims) / 3600
+    return f"this loses {hours:.1f} pod-hours of work"
+
+
+def _evicted(draft: Draft, gang: Gang, pod: Pod, victims: Sequence[Pod]) -> Action:
+    """What the victim's owner reads: for whom, why, and what it costs."""
+    goes = "1 pod goes" if len(victims) == 1 else f"{len(victims)} pods go"
+    lost = f"{goes} for it; {_lost(draft, victims)}"
     text = f"gang {gang.key} (priority {gang.wish}) needs the room, and finds no other; {lost}"
     return Action(How.PREEMPT, Why.GANG, None, pod, text=text)
 
