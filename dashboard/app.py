@@ -10,6 +10,7 @@ from typing import Any
 from flask import Flask, Response, request
 
 from dashboard.answercache import JSON, AnswerCache, WorkOut
+from placement.model import Key
 from report import answers
 from report import whatif as drills
 from report.answers import Raw, Selection, Unclear
@@ -75,6 +76,14 @@ def _add_api(app: Flask, cache: AnswerCache) -> None:
     @app.get(API + "workloads/<namespace>/<kind>/<name>")
     def workload(namespace: str, kind: str, name: str) -> Response:
         return answer(lambda view: answers.workload(view, history, (namespace, kind, name)))
+
+    @app.get(API + "gangs")
+    def gangs() -> Response:
+        return answer(lambda view: answers.gangs(view, _page()))
+
+    @app.get(API + "gangs/<namespace>/<path:name>")
+    def gang(namespace: str, name: str) -> Response:
+        return answer(lambda view: answers.gang(view, history, Key(namespace, name)))
 
     @app.get(API + "pools")
     def pools() -> Response:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields, replace
 from threading import Lock
 from typing import Protocol
 
-from placement.model import Namespace, Pod
+from placement.gang.gang import Gang
+from placement.model import Key, Namespace, Pod
 from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outages
 from placement.pause import Pause, standing
@@ -51,6 +52,10 @@ class Facts(Protocol):
     def failing(self) -> Collection[str]: ...
     @property
     def skipped(self) -> SkipCounts: ...
+    @property
+    def gangs(self) -> Mapping[Key, Gang]: ...
+    @property
+    def marked(self) -> Mapping[str, Pod]: ...
     def amounts(self) -> Mapping[str, Mapping[str, int]]: ...
     def pods(self) -> Mapping[str, Sequence[Pod]]: ...
     def storage(self) -> Storage: ...
@@ -114,6 +119,8 @@ class Viewer:
                 facts.pods(),
                 facts.skipped,
                 facts.storage(),
+                dict(facts.gangs),
+                dict(facts.marked),
             )
         return self._taken
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from placement.model import Class, Pod
+from placement.gang.gang import State
+from placement.model import Class, Key, Pod
 from placement.plan.actions import Action, How
 from placement.plan.losses import GoneNode
 from placement.plan.marks import released
@@ -71,7 +72,7 @@ def overview(view: View, history: History, *, with_pools: bool = False) -> Raw:
         "outages": [each.raw for each in view.taken.outages],
         "paused": None if view.paused is None else view.paused.raw,
         "skipped": _skipped(view),
-        "gangs": [],  # their queue comes here
+        "gangs": _gangs(view),
         "events": history.events(),
         **({"pools": view.floor.encoded} if with_pools else {}),
     }
@@ -86,6 +87,45 @@ def _skipped(view: View) -> Raw:
         "reasons": skipped_json(found)[:MOST_LISTED],
         "reasonsTotal": len(found),
     }
+
+
+def _gangs(view: View) -> Raw:
+    """How many there are by state, and those that do not simply run; the first that somebody has to look at."""
+    states = Counter(str(each.status.state) for each in view.queue)
+    waiting = [each for each in view.queue if each.status.state is not State.RUNNING]
+    return {
+        "enabled": view.taken.ground.configuration.gangs.enabled,
+        "total": len(view.queue),
+        "states": dict(sorted(states.items())),
+        "late": sum(each.status.is_late for each in view.queue),
+        "waiting": [each.raw for each in waiting[:MOST_LISTED]],
+        "waitingTotal": len(waiting),
+    }
+
+
+def gangs(view: View, page: Selection) -> Raw:
+    """All gangs, those first that somebody has to look at; `only` is a state."""
+    if page.only and page.only not in tuple(State):
+        raise Unclear(f"only= accepts {', '.join(State)}")
+    found = [each for each in view.queue if page.only in ("", each.status.state)]
+    if page.text:
+        found = [each for each in found if page.text.casefold() in str(each.status.gang.key).casefold()]
+    end = None if page.limit is None else page.offset + page.limit
+    return {
+        "enabled": view.taken.ground.configuration.gangs.enabled,
+        "total": len(view.queue),
+        "matching": len(found),
+        "offset": page.offset,
+        "gangs": [_encoded(each.raw) for each in found[page.offset : end]],
+    }
+
+
+def gang(view: View, history: History, key: Key) -> Raw:
+    """One gang: its members and where they are, its plan, who makes room, and what happened to it."""
+    seen = view.gang(key)
+    if seen is None:
+        raise Unknown(f"there is no gang {key}")
+    return {**seen.raw, "events": history.events(gang=key, most=200)}
 
 
 def _held(view: View) -> Raw:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Protocol
 
+from placement.gang.gang import State
+from placement.model import Key as GangKey
 from placement.model import Workload
 from placement.outage import Outage
 from placement.outcome import Outcome
@@ -21,6 +23,9 @@ CHANGE_SECONDS = 2.0  # a change is shown this soon
 MOST_SAMPLES = 5760  # a day at rest, three hours of nothing but changes
 MOST_POINTS = 240  # in one answer
 MOST_EVENTS = 5000
+MOST_AT_ONCE = 50  # of gangs: thousands may change together
+# Of gangs; the others last for less than a second as a rule.
+TOLD_STATES = (State.RUNNING, State.WAITING, State.EVICTING, State.BLOCKED, State.ROLLING_BACK)
 
 NO_OUTAGES: tuple[Outage, ...] = ()
 
@@ -41,15 +46,17 @@ class Happening:
     """Something that happened: to a workload, or to a node."""
 
     at: float
-    what: str  # "move", "lost", "leaving", "outage"
+    what: str  # "move", "lost", "leaving", "outage", "gang"
     text: str
     workload: Key | None = None
     node: str = ""
+    gang: GangKey | None = None
 
     @property
     def raw(self) -> dict[str, Any]:
         named = dict(zip(("namespace", "kind", "name"), self.workload, strict=True)) if self.workload else None
-        return {"at": self.at, "what": self.what, "text": self.text, "workload": named, "node": self.node}
+        gang = {"namespace": self.gang.namespace, "name": self.gang.name} if self.gang else None
+        return {"at": self.at, "what": self.what, "text": self.text, "workload": named, "node": self.node, "gang": gang}
 
 
 class History:
@@ -66,11 +73,14 @@ class History:
         self._ground: Ground | None = None
         self._leaving: frozenset[str] = frozenset()
         self._out = {outage.key: outage for outage in NO_OUTAGES}
+        self._states: dict[GangKey, State] = {}  # of gangs, as they were last told
+        self._seen: Taken | None = None  # what gangs were looked at in
 
     def note(self, taken: Taken, done: Sequence[tuple[Action, Outcome | None]], now: float) -> None:
         """After a pass: what was seen last, and what it did."""
         is_more = self._sample(taken)
-        for found in (self._departures(taken), self._losses(taken), self._outages(taken), _moves(now, done)):
+        seen = (self._departures(taken), self._losses(taken), self._outages(taken), self._gangs(taken))
+        for found in (*seen, _moves(now, done)):
             for event in found:
                 self._events.append(event)
                 is_more = True
@@ -93,9 +103,13 @@ class History:
             return "memory", thinned(own)
         return "prometheus", thinned([*kept, *(each for each in own if each[0] > kept[-1][0])])
 
-    def events(self, workload: Key | None = None, most: int = 50) -> list[dict[str, Any]]:
-        """The latest first."""
-        found = (each for each in reversed(tuple(self._events)) if workload is None or each.workload == workload)
+    def events(self, workload: Key | None = None, most: int = 50, gang: GangKey | None = None) -> list[dict[str, Any]]:
+        """The latest first; of all, or of one workload or gang."""
+        every = reversed(tuple(self._events))
+        if gang is not None:
+            found = (each for each in every if each.gang == gang)
+        else:
+            found = (each for each in every if workload is None or each.workload == workload)
         return [each.raw for each, _ in zip(found, range(most), strict=False)]
 
     def moved_at(self, workload: Key) -> float | None:
@@ -154,6 +168,23 @@ class History:
             shown = f" (evidence: {outage.evidence.pod})" if outage.evidence is not None else ""
             text = f"{outage.of} is out, {where}{shown}" if key in new else f"{outage.of} may be back, {where}"
             yield Happening(taken.at, "outage", text)
+
+    def _gangs(self, taken: Taken) -> Iterator[Happening]:
+        """A state that is worth telling, once, with its reason. What is there at first is no news."""
+        is_first, before = self._seen is None, self._states
+        if self._seen is taken or not (before or taken.gangs):
+            return
+        self._seen = taken
+        now = {each.gang.key: each for each in taken.plan.gangs}
+        states = {key: now[key].state if key in now else State.RUNNING for key in taken.gangs}
+        self._states = {
+            key: state if state in TOLD_STATES else before.get(key, State.ASSEMBLING) for key, state in states.items()
+        }
+        news = [(key, state) for key, state in self._states.items() if state is not before.get(key)]
+        told = [each for each in news if each[0] in before or each[1] not in (State.RUNNING, State.ASSEMBLING)]
+        for key, state in () if is_first else told[:MOST_AT_ONCE]:
+            reason = now[key].reason if key in now else "all members have a node"
+            yield Happening(taken.at, "gang", f"{state}: {reason}", gang=key)
 
     def _departures(self, taken: Taken) -> Iterator[Happening]:
         if taken.ground is self._ground:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -60,6 +60,28 @@ def queue_of(planned: Sequence[GangStatus], gangs: Mapping[Key, Gang], now: floa
     known = {each.gang.key for each in planned}
     running = [status_of(gangs[key], now) for key in sorted(gangs.keys() - known)]
     return [QueuedGang(_as_it_is(each)) for each in (*planned, *running)]
+
+
+_URGENCY = (
+    State.BLOCKED,
+    State.ROLLING_BACK,
+    State.WAITING,
+    State.EVICTING,
+    State.RESERVED,
+    State.PLACING,
+    State.ASSEMBLING,
+    State.RUNNING,
+)
+
+
+def in_order(found: Iterable[QueuedGang]) -> tuple[QueuedGang, ...]:
+    """By state; then the highest priority, and those that have waited for longest."""
+
+    def rank(each: QueuedGang) -> tuple[int, int, float, Key]:
+        gang = each.status.gang
+        return _URGENCY.index(each.status.state), -gang.wish, gang.since, gang.key
+
+    return tuple(sorted(found, key=rank))
 
 
 def _as_it_is(status: GangStatus) -> GangStatus:

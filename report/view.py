@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from placement.model import NO_AMOUNTS, Namespace, Pod
+from placement.gang.gang import Gang
+from placement.model import NO_AMOUNTS, Key, Namespace, Pod
 from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outage
 from placement.pause import Pause
@@ -20,8 +21,10 @@ from placement.plan.losses import Lost
 from placement.plan.neighbours import Neighbours, tenants_in
 from placement.plan.storage import Storage
 from placement.skipped import SkipCounts
+from report.gangview import GangView, victims_of
 from report.held import HeldEviction, Holding
 from report.nodepools import Floor
+from report.queue import QueuedGang, in_order, queue_of
 from report.savings import Prices, Rate, Savings
 from report.status import WorkloadStatus
 from report.workloadview import Totals, WorkloadView
@@ -50,6 +53,8 @@ class Taken:
     pods: Mapping[str, Sequence[Pod]]  # by node, of everybody
     skipped: SkipCounts  # pods that are not placed
     storage: Storage | None = None  # where volumes can be used
+    gangs: Mapping[Key, Gang] = field(default_factory=dict)  # all of them; `plan` has what those that wait wait for
+    marked: Mapping[str, Pod] = field(default_factory=dict)  # by UID: pods that are to make room for a gang
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,18 @@ class View:
 
     def reason(self, seen: WorkloadView) -> str:
         return seen.reason(self.sites, self.observed)
+
+    @cached_property
+    def queue(self) -> tuple[QueuedGang, ...]:
+        """All gangs, those first that somebody has to look at."""
+        return in_order(queue_of(self.taken.plan.gangs, self.taken.gangs, self.taken.at))
+
+    def gang(self, key: Key) -> GangView | None:
+        found = next((each for each in self.queue if each.status.gang.key == key), None)
+        if found is None:
+            return None
+        victims = victims_of(found.status, self.taken.marked.values())
+        return GangView(found, self.sites, victims, self.observed)
 
     @cached_property
     def by_key(self) -> Mapping[tuple[str, str, str], WorkloadView]:

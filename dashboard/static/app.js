@@ -4,6 +4,7 @@ import { overview } from "./overview.js";
 import { workloads } from "./workloads.js";
 import { workload } from "./workload.js";
 import { drill } from "./drill.js";
+import { gang, gangs } from "./gangs.js";
 import { ago, h } from "./dom.js";
 
 const PACE_SECONDS = 2; // unless the server says otherwise: the more look, the rarer each asks
@@ -134,6 +135,8 @@ function route() {
   const around = { again, announce, query: new URLSearchParams(query), get };
   if (name === "workloads" && rest.length === 3) return workload(around, ...rest);
   if (name === "workloads") return workloads(around);
+  if (name === "gangs" && rest.length > 1) return gang(around, rest[0], rest.slice(1).join("/"));
+  if (name === "gangs") return gangs(around);
   if (name === "drill") return drill(around);
   return overview(around);
 }

@@ -1,5 +1,6 @@
 // The cluster at a glance.
 
+import { drawGangs } from "./gangs.js";
 import { ago, chip, clock, count, fill, h, link, percent, s, section, table, verdict, whole } from "./dom.js";
 
 const LOSSES = { node: "a node", pool: "a pool", zone: "a zone", spot: "all spot" };
@@ -31,7 +32,7 @@ export function overview({ announce }) {
       fill(moves, [seen.moves, seen.held], drawMoves);
       fill(events, seen.events, drawEvents);
       fill(skipped, seen.skipped, drawSkipped);
-      fill(gangs, seen.gangs, () => h("p", { class: "quiet" }, "No gang is waiting. This section shows their queue."));
+      fill(gangs, seen.gangs, drawGangs);
       const news = summary(seen);
       if (told !== null && told !== news) announce(news);
       told = news;
@@ -221,4 +222,4 @@ const drawEvents = (events) => events.length
   : h("p", { class: "quiet" }, "Nothing has happened since this replica started.");
 
 export const drawEvent = (each) => h("li", { class: each.what }, clock(each.at), " ", h("span", { class: "what" }, each.what), " ",
-  each.workload ? [link(each.workload), ": "] : "", each.text);
+  each.workload ? [link(each.workload), ": "] : each.gang ? [`${each.gang.namespace}/${each.gang.name}: `] : "", each.text);

@@ -55,7 +55,14 @@ class DashboardHarness:
         self.client = Visitor(PageServer(self.cache, self.guard).answer, LIMITS)
 
     def sees(self, seen: Snapshot) -> None:
-        for each in (seen.namespaces.values(), seen.nodes.values(), seen.workloads, seen.replica_sets, seen.pods):
+        for each in (
+            seen.namespaces.values(),
+            seen.nodes.values(),
+            seen.workloads,
+            seen.replica_sets,
+            seen.pods,
+            seen.others,
+        ):
             for fact in each:
                 self.index.observe(None, fact)
         for budget in seen.budgets:
@@ -75,6 +82,10 @@ class DashboardHarness:
                 self.now,
                 is_paused=self.pause is not None,
                 neighbours=index.neighbours,
+                gangs=index.restless_gangs(),
+                nominated=index.nominated,
+                candidates=index.candidates,
+                marked=list(index.marked.values()),
             )
         )
         self.history.note(self.viewer.take(made, self.now), done, self.now)
