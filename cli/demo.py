@@ -7,11 +7,14 @@ import os
 import signal
 import sys
 from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
 
 from cli import __version__, logs
+from demo.gangstory import CONFIGURATION
 from demo.story import NAMESPACE, PACE, Story
 from demo.supervisor import running
 from kube.client import connect
@@ -36,11 +39,18 @@ def run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     once = args.once or os.environ.get("DEMO_ONCE") == "1"
     console = Console(soft_wrap=False, highlight=False)
-    with LocalCluster.start(demo_profile(), options=PACE, progress=Progress()) as cluster:
+    with (
+        TemporaryDirectory() as directory,
+        LocalCluster.start(demo_profile(), options=PACE, progress=Progress()) as cluster,
+    ):
         console.print("[bold]A cluster of 12 nodes in 3 zones is up.[/] Installing Spotweave …")
         with (
             running(
-                cluster.kubeconfig, log_format=args.log_format, log_level=args.log_level, rebalancers=1
+                cluster.kubeconfig,
+                config=_configuration(directory),
+                log_format=args.log_format,
+                log_level=args.log_level,
+                rebalancers=1,
             ) as spotweave,
             closing(connect(cluster.kubeconfig, user_agent=f"demo/{__version__}")) as client,
         ):
@@ -53,11 +63,18 @@ def run(args: argparse.Namespace) -> int:
             return 0 if exact else 1
 
 
+def _configuration(directory: str) -> Path:
+    """The demo shows gangs, too."""
+    path = Path(directory) / "config.yaml"
+    path.write_text(CONFIGURATION)
+    return path
+
+
 def _verdict(exact: bool) -> str:
     told = (
-        "Every workload had the wanted mix after every step."
+        "Every workload had the wanted mix after every step, and every gang was whole."
         if exact
-        else "[bold red]Some workloads did not have the wanted mix after every step.[/]"
+        else "[bold red]Some workloads did not have the wanted mix, or some gang was not whole, after every step.[/]"
     )
     return f"\n[bold]{told}[/]"
 
@@ -74,6 +91,7 @@ The dashboard shows what happened: {page}
   alias kubectl={cluster.kubectl}
   .venv/bin/spotweave status --pods
   .venv/bin/spotweave drill spot
+  .venv/bin/spotweave queue preview -f manifests/examples/gangs/mpi.yaml
   kubectl -n {NAMESPACE} scale deployment/web --replicas=100
   .venv/bin/spotweave plan --set {NAMESPACE}/web spot-ratio=30%
   kubectl -n {NAMESPACE} describe deployment/web"""

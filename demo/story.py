@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from demo.disturbance import Found, Look, look_at, told
+from demo.gangstory import GangStory
 from kube.client import Client
 from kube.configmaps import read_configuration
 from kube.snapshot import read_snapshot
@@ -58,6 +59,7 @@ class Story:
             f"Pods return once the outage has lasted {OUTAGE} s and they are {OUTAGE} s old.", style="dim"
         )
         self._disturb(self.cluster.restore, is_settled)
+        self.exact = GangStory(self.console, self.cluster.kubeconfig, self.client).tell() and self.exact
         return self.exact
 
     def _lose_a_pool(self) -> None:

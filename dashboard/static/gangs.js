@@ -10,7 +10,12 @@ const SIGNS = { bad: "✗ ", fair: "… ", good: "✓ " };
 
 const gangPath = (each) => [each.namespace, ...each.name.split("/")].map(encodeURIComponent).join("/");
 const gangLink = (each) => h("a", { href: `#/gangs/${gangPath(each)}` }, `${each.namespace}/${each.name}`);
-const age = (each) => h("time", { datetime: each.since, title: new Date(each.since).toLocaleString() }, clock(Date.parse(each.since) / 1000).textContent);
+
+// The time of day; with the date where that is not today's.
+function age({ since }) {
+  const at = new Date(since), isToday = at.toDateString() === new Date().toDateString();
+  return h("time", { datetime: since, title: at.toLocaleString() }, isToday ? at.toLocaleTimeString() : at.toLocaleString([], { dateStyle: "short", timeStyle: "short" }));
+}
 
 function stateOf(each) {
   const kind = MEANING[each.state] ?? "";
@@ -24,7 +29,7 @@ const classesOf = (each) => each.classes.length ? each.classes.map((of) => [chip
 const COLUMNS = [
   ["Gang", gangLink],
   ["State", stateOf, "short"],
-  ["On nodes", membersOf, "number"],
+  ["On nodes", membersOf, "number extra"],
   ["Priority", priorityOf, "number extra"],
   ["Class", classesOf, "extra"],
   ["Since", age, "short extra"],

@@ -26,7 +26,15 @@ STORY = (
     "The cloud reclaims pool zone-",
     "All spot nodes disappear without notice",
     "Spot is back",
-    "Every workload had the wanted mix after every step.",
+    "A training Job of 4 workers",
+    "GangStarted on train",
+    "A Job of 200 workers does not fit",
+    "GangWaiting on too-large",
+    "Six background workers",
+    "An urgent gang needs their room",
+    "GangPreempting on urgent",
+    "GangPreempted on background",
+    "Every workload had the wanted mix after every step",
 )
 
 

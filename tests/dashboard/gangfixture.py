@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from placement import names
 from placement.configuration import Configuration
@@ -24,10 +25,10 @@ NODES = {
 }
 
 
-def of_gang(name: str, count: int, where: str = "", **fields: object) -> list[Pod]:
+def of_gang(name: str, count: int, where: str = "", **more: Any) -> list[Pod]:
     """Its members, with the annotations that are given."""
-    more = dict(fields)
-    written = {**GROUP, names.POD_GROUP: name, names.POD_GROUP_MIN_MEMBER: str(count), **more.pop("annotations", {})}  # type: ignore[dict-item]
+    own = {names.POD_GROUP: name, names.POD_GROUP_MIN_MEMBER: str(count)}
+    written = {**GROUP, **own, **more.pop("annotations", {})}
     made = (member(n, where, **{"needs": CPU, "annotations": written, **more}) for n in range(count))
     return [replace(pod, name=f"{name.replace('/', '-')}-{n}", uid=f"{name}-{n}") for n, pod in enumerate(made)]
 
