@@ -15,6 +15,7 @@ from placement.model import Key, Namespace, Node, Owner, Pod
 from placement.outage import Outage
 from placement.outcome import Outcome
 from placement.plan.actions import Action, How, Plan
+from rebalancer.gangbackend import GangBackend, Nominations, PodWrites
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ TIDYING = (How.UNDO, How.DELETE, How.UNGATE, How.UNRESERVE)  # also where a name
 RESTS_ON_NOTES = (How.BURY, How.RELEASE, How.REPLACE)  # their replacements are placed according to the noted outages
 
 
-class Writer(Protocol):
+class Writer(PodWrites, Protocol):
     """The interface of `kube.podwriter.PodWriter`."""
 
     def annotate(
@@ -40,10 +41,6 @@ class Writer(Protocol):
     def hand_over(
         self, pod: Pod, owner: Owner, annotations: dict[str, str | None], labels: dict[str, str | None]
     ) -> Outcome: ...
-    def reserve(self, key: Key, uid: str, node: str, annotations: dict[str, str | None]) -> Outcome: ...
-    def unreserve(self, key: Key, uid: str, annotations: dict[str, str | None]) -> Outcome: ...
-    def start_member(self, pod: Pod, nodes: Sequence[str]) -> Outcome: ...
-    def ungate(self, pod: Pod) -> Outcome: ...
 
 
 class Notebook(Protocol):
@@ -107,7 +104,7 @@ class Executor:
 
     `ends` carries out the ends of moves, which may outlast the pass that began them. At most `most_ends` run at once.
     None is queued, because what it rests on may change meanwhile. `on_progress` is called after every write that the
-    pass waited for.
+    pass waited for. `gangs` reserves room for members of gangs and releases them, by nominations if none is given.
     """
 
     def __init__(
@@ -120,8 +117,10 @@ class Executor:
         most_ends: int = MOST_ENDS,
         patience_seconds: float = PATIENCE_SECONDS,
         on_progress: Callable[[], None] = lambda: None,
+        gangs: GangBackend | None = None,
     ) -> None:
         self._writer = writer
+        self._gangs = gangs or Nominations(writer)
         self._notebook = notebook
         self._pool = pool
         self._ends = ends
@@ -206,16 +205,15 @@ class Executor:
         return Done(action, outcome)
 
     def _write_to_gang(self, action: Action) -> Outcome:
-        key, uid = action.pod.key, action.pod.uid
         match action.how:
             case How.RESERVE:
-                return self._writer.reserve(key, uid, action.nodes[0], dict(action.annotations))
+                return self._gangs.reserve(action.pod, action.nodes[0], action.annotations)
             case How.UNRESERVE:
-                return self._writer.unreserve(key, uid, dict(action.annotations))
+                return self._gangs.unreserve(action.pod, action.annotations)
             case How.START:
-                return self._writer.start_member(action.pod, action.nodes)
+                return self._gangs.release(action.pod, action.nodes)
             case _:
-                return self._writer.ungate(action.pod)
+                return self._gangs.ungate(action.pod)
 
     def _write(self, action: Action) -> Outcome:
         key, uid = action.pod.key, action.pod.uid
