@@ -61,6 +61,12 @@ def by_owner(owner: Owner | None) -> SkipReason | None:
     return None if kind in _LOOKED_INTO else _BY_OWNER.get(kind, SkipReason.OTHER_OWNER)
 
 
+def by_pod(pod: Pod) -> SkipReason | None:
+    """The same of a pod: a Job's pods may be members of a gang, which says more."""
+    found = by_owner(pod.owner)
+    return SkipReason.GANG if found is not None and pod.is_member else found
+
+
 def by_revision(revision: ReplicaSet) -> SkipReason | None:
     """What the owner of a ReplicaSet tells; None: a Deployment, which has to be looked into."""
     above = revision.owner
@@ -81,7 +87,7 @@ def by_workload(workload: Workload, *, leaves_gangs: bool = False) -> SkipReason
 
 def skip_reason(pod: Pod, revisions: Mapping[str, ReplicaSet], workloads: Mapping[str, Workload]) -> SkipReason | None:
     """Why a pod is not placed; None: it is, or its owner is not known (yet). Both mappings are by UID."""
-    if pod.is_released or (found := by_owner(pod.owner)) is not None:
+    if pod.is_released or (found := by_pod(pod)) is not None:
         return None if pod.is_released else found
     assert pod.owner is not None  # a bare pod has a reason
     revision = revisions.get(pod.owner.uid)

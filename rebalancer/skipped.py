@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from placement.model import Pod
 from placement.plan.relations import Relations
-from placement.skipped import SkipCounts, SkipReason, by_owner, by_revision, by_workload
+from placement.skipped import SkipCounts, SkipReason, by_pod, by_revision, by_workload
 
 _Of = tuple[str, SkipReason]
 
@@ -27,7 +27,7 @@ class SkippedPods:
             self._count(new, 1)
 
     def _count(self, pod: Pod, difference: int) -> None:
-        reason = by_owner(pod.owner) if pod.is_live else None
+        reason = by_pod(pod) if pod.is_live else None
         if reason is not None:
             key = (pod.namespace, reason)
             self._alone[key] += difference

@@ -8,7 +8,7 @@ import pytest
 
 from placement import names
 from placement.model import Kind, Owner, Pod, ReplicaSet, Template, Workload
-from placement.skipped import SkipReason, skip_reason, skipped_among
+from placement.skipped import SkipReason, by_pod, skip_reason, skipped_among
 
 WEB = Workload(Kind.DEPLOYMENT, "shop", "web", "d", 3)
 DB = Workload(Kind.STATEFUL_SET, "shop", "db", "ss", 3)
@@ -75,3 +75,12 @@ def test_finished_pods_are_not_counted() -> None:
 def test_every_reason_has_a_text() -> None:
     """A new one that nobody explains fails here."""
     assert all(reason.text for reason in SkipReason)
+
+
+def test_members_of_a_gang_are_told_as_such() -> None:
+    """That a Job owns them would send people to the wrong page."""
+    labels = {names.GANG_LABEL: names.GANG_MEMBER}
+    of_job = Owner("Job", "train", "t", "batch")
+    assert by_pod(Pod("shop", "a", owner=of_job, labels=labels)) is SkipReason.GANG
+    assert by_pod(Pod("shop", "a", owner=of_job)) is SkipReason.JOB
+    assert skipped_among([Pod("shop", "a", labels=labels)], {}, {}) == {("shop", SkipReason.GANG): 1}
