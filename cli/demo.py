@@ -20,6 +20,7 @@ from demo.supervisor import running
 from kube.client import connect
 from localcluster import LocalCluster, demo_profile
 from localcluster.progress import Progress
+from placement import names
 
 
 def add_parser(commands: Any, _common: argparse.ArgumentParser) -> None:
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _configuration(directory: str) -> Path:
     """The demo shows gangs, too."""
-    path = Path(directory) / "config.yaml"
+    path = Path(directory) / names.CONFIG_KEY
     path.write_text(CONFIGURATION)
     return path
 
