@@ -63,8 +63,14 @@ class RebalancerMetrics:
         self._gates_left = Gauge(*METRICS[names.METRIC_GATES_LEFT].declared, registry=own)
         self._gang_attempts = Counter(*METRICS[names.METRIC_GANG_ATTEMPTS].declared, registry=own)
         self._gang_failures = Counter(*METRICS[names.METRIC_GANG_FAILURES].declared, registry=own)
-        for outcome in ("whole", "rolled-back"):  # from 0 on: the first one counts, too
-            self._gang_starts.labels(outcome)
+        for counter, labels in (  # from 0 on: the first one counts, too
+            (self._gang_starts, ("whole", "rolled-back")),
+            (self._gang_attempts, ("reserved", "preempting", "no-room")),
+            (self._gang_failures, ("rolled-back", GIVEN_UP)),
+            (self._gang_preemptions, ("begun", GIVEN_UP)),
+        ):
+            for label in labels:
+                counter.labels(label)
         Gauge(*METRICS[names.METRIC_LEADING].declared, registry=own).set_function(is_leading)
         self.registry.register(_Workloads(view, is_leading))
 

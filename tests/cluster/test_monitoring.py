@@ -14,10 +14,11 @@ import pytest
 from dashboard.prometheus import PrometheusArchive, checked_url
 from demo.supervisor import Installed
 from generators.files import MONITORING, ROOT
-from kube.client import connect
+from kube.client import Client, connect
 from localcluster import LocalCluster, Options, demo_profile
 from placement import names
 from tests.builders.api import raw_namespace, raw_workload
+from tests.cluster.gangsetup import pod_spec
 from tests.cluster.killing import running
 from tests.cluster.namespaceuser import NamespaceUser, label, wait_for
 from tests.monitoring.exposed import differences
@@ -25,7 +26,7 @@ from tests.monitoring.prometheus import Prometheus, scraping
 
 pytestmark = [pytest.mark.cluster, pytest.mark.prometheus]
 
-CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s, afterRollout: 0s}\n"
+CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s, afterRollout: 0s}\ngangs: {enabled: true}\n"
 SHARE = names.RULE_SPOT_SHARE
 FAIL_OPEN = f'apiserver_admission_webhook_fail_open_count{{name="{names.WEBHOOK_ENTRY}"'
 
@@ -55,6 +56,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredClu
         label(client, "shop")
         user = NamespaceUser(client, Path(cluster.kubeconfig), "shop")
         populate(user)
+        start_gang(client)
         yield MonitoredCluster(installed, user, prometheus)
         client.close()
 
@@ -73,6 +75,18 @@ def populate(user: NamespaceUser) -> None:
     for name, written in changes.items():
         user.client.patch(user.path("Deployment", name), {"metadata": {"annotations": written}})
     wait_for("the mix of web", lambda: user.status("web").is_exact and len(user.pods("web")) == 10)
+
+
+def start_gang(client: Client) -> None:
+    """In a namespace of its own: its pods are of no mix."""
+    client.post("/api/v1/namespaces", raw_namespace("lab"))
+    label(client, "lab")
+    raw = raw_workload("Deployment", "trio", 3)
+    meta = {"labels": {"app": "trio"}, "annotations": {names.POD_GROUP: "trio"}}
+    raw["spec"]["template"] = {"metadata": meta, "spec": pod_spec("100m")}
+    path = "/api/v1/namespaces/lab/pods"
+    client.post("/apis/apps/v1/namespaces/lab/deployments", raw)
+    wait_for("the gang to start", lambda: sum("nodeName" in pod["spec"] for pod in client.get_json(path)["items"]) == 3)
 
 
 def queries() -> dict[str, str]:
