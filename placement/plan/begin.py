@@ -53,8 +53,9 @@ def spared_seconds(pod: Pod, site: Site | None, policy: Policy, configuration: C
     started; we know when it became ready, which is later. Example: `eviction-hold: 90s`, ready since 100 s, so 190 s
     after its start, which was at most 90 s from now. On a node whose end is announced, the pod keeps its grace period.
     """
-    if site is None or not (site.node.deleting and site.node.outlives_machine and pod.ready):
+    if site is None or not (site.node.deleting and site.node.outlives_machine and pod.ready and pod.changed):
         return 0
     hold, notice = policy.eviction_hold.total_seconds(), configuration.notice_seconds(site.node)
     left = hold if notice is None else min(hold, notice - pod.needs.grace_seconds)
-    return int(now - pod.changed + left) if left > 0 else 0
+    since = max(pod.changed, pod.created)  # who may write a pod's status must not hold up a node
+    return int(now - since + left) if left > 0 else 0

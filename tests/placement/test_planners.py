@@ -75,10 +75,19 @@ def test_karpenter_spares_what_is_released_for_no_longer_than_it_may_be_held(
     there: Node, written: dict[str, str], ready: bool, grace: int, expected: int
 ) -> None:
     """It counts from the start of the pod, which was before it became ready."""
-    old = pod("old", 1, "s", ready=ready, changed=NOW - 100)
+    old = pod("old", 1, "s", ready=ready, changed=NOW - 100, created=NOW - 120)
     old = replace(old, needs=replace(old.needs, grace_seconds=grace))
     policy = group([old], 1, written).policy
     assert spared_seconds(old, site_of(there, Configuration()), policy, Configuration(), NOW) == expected
+
+
+@pytest.mark.parametrize(("changed", "expected"), [(0.0, 0), (NOW - 1e9, 210), (NOW + 1000, 0)])
+def test_karpenter_spares_no_pod_for_ever(changed: float, expected: int) -> None:
+    """When it became ready is unknown, or forged: before it was created, or in the future."""
+    old = pod("old", 1, "s", ready=True, changed=changed, created=NOW - 120)
+    old = replace(old, needs=replace(old.needs, grace_seconds=20))
+    found = spared_seconds(old, site_of(KARPENTERS, Configuration()), group([old], 1).policy, Configuration(), NOW)
+    assert max(found, 0) == expected
 
 
 def test_planners_that_are_mixed_act_in_the_order_of_reasons() -> None:
