@@ -20,7 +20,8 @@ from cli.errors import UsageError
 from kube.resources import JOBS, PODS_IN_FULL, REPLICA_SETS, STATEFUL_SETS
 from kube.store import Store
 from placement import names
-from placement.gang.gang import MOST_ASSEMBLING_SECONDS, key_of
+from placement.gang.belonging import gang_key
+from placement.gang.gang import MOST_ASSEMBLING_SECONDS
 from placement.gang.twins import ScopedQuota
 from placement.model import DEFAULT_SCHEDULER, Job, Pod, PriorityClass, ReplicaSet, Workload
 from webhook.gangs import GangAdmission, GangCaches
@@ -230,7 +231,7 @@ def _add(
         raw_pod = applied(raw_pod, verdict.patch)
         raw_pod["spec"] = rules.resolved(raw_pod["spec"])
         pod = PODS_IN_FULL.shape.single(msgspec.json.encode(raw_pod))
-        if key_of(pod) is not None:
+        if gang_key(pod) is not None:
             found.members.append(pod)
             any_member = True
     return any_member

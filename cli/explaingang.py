@@ -19,7 +19,8 @@ from kube.convert import seconds
 from kube.errors import Forbidden
 from kube.paths import collection_in
 from placement import names
-from placement.gang.gang import State, key_of
+from placement.gang.belonging import gang_key
+from placement.gang.gang import State
 from placement.model import Key, Subject
 from placement.plan.select import plan
 from report.gangview import GangView, is_calm, victims_of
@@ -68,7 +69,7 @@ def look(args: argparse.Namespace, client: Client, picture: Picture, name: str) 
 
 
 def known_in(picture: Picture) -> set[Key]:
-    return {key for pod in picture.snapshot.pods if (key := key_of(pod)) is not None}
+    return {key for pod in picture.snapshot.pods if (key := gang_key(pod)) is not None}
 
 
 def explained(picture: Picture, key: Key, events: Sequence[GangEvent], around: Machinery) -> output.Result:

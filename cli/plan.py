@@ -24,6 +24,7 @@ from kube.configuration import configuration_for_reading
 from kube.snapshot import facts_of, read_snapshot
 from placement import names
 from placement.configuration import Configuration
+from placement.gang.podgroup import PodGroup
 from placement.model import Class, Namespace, Sign, Snapshot
 from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outages
@@ -191,8 +192,9 @@ def planned(picture: Picture) -> Planned:
 
 
 def index_of(picture: Picture) -> Index:
-    index = Index(picture.configuration)
-    for fact in (*facts_of(picture.snapshot), *picture.signs, picture.observed.rates):
+    facts = (*facts_of(picture.snapshot), *picture.signs, picture.observed.rates)
+    index = Index(picture.configuration, lambda: any(isinstance(each, PodGroup) for each in facts))
+    for fact in facts:
         index.observe(None, fact)
     index.drain()
     index.refresh(picture.now, all_of_them=True)

@@ -16,11 +16,12 @@ from cli.expand import Expanded, PriorityRules, expanded, objects_in
 from cli.gangmachinery import machinery
 from cli.plan import Picture, index_of, scene_at, take_picture
 from kube.client import Client
-from kube.errors import Forbidden
-from kube.resources import JOBS, PRIORITY_CLASSES, SCOPED_QUOTAS
+from kube.errors import Forbidden, NotFound
+from kube.resources import JOBS, POD_GROUPS, PRIORITY_CLASSES, SCOPED_QUOTAS, Resource
 from kube.snapshot import read_all
 from placement import names
-from placement.gang.gang import key_of, status_of
+from placement.gang.belonging import gang_key
+from placement.gang.gang import status_of
 from placement.model import Key, Namespace, Pod
 from placement.plan.limits import short_quota
 from placement.plan.preview import GangPreview, preview
@@ -80,12 +81,19 @@ def _shortened(left_out: Sequence[str]) -> list[str]:
 
 
 def with_jobs(picture: Picture, client: Client) -> Picture:
-    """Who may not read Jobs sees their gangs as Assembling, unless annotations say how many members there are."""
+    """With PodGroups, too.
+
+    Who may not read Jobs sees their gangs as Assembling, unless annotations say how many members there are.
+    """
+    others = (*_readable(client, JOBS), *_readable(client, POD_GROUPS))
+    return replace(picture, snapshot=replace(picture.snapshot, others=(*picture.snapshot.others, *others)))
+
+
+def _readable(client: Client, resource: Resource[Any]) -> Iterable[object]:
     try:
-        jobs = read_all(client, JOBS)
-    except Forbidden:
-        return picture
-    return replace(picture, snapshot=replace(picture.snapshot, others=(*picture.snapshot.others, *jobs)))
+        return read_all(client, resource)
+    except (Forbidden, NotFound):
+        return ()
 
 
 def _rules(client: Client) -> tuple[PriorityRules, bool]:
@@ -104,7 +112,7 @@ def _rules(client: Client) -> tuple[PriorityRules, bool]:
 
 def of_cluster(args: argparse.Namespace, picture: Picture, known: Prices, notes: Sequence[str]) -> ShownPreview:
     index = index_of(picture)
-    there = {key for pod in picture.snapshot.pods if (key := key_of(pod)) is not None}
+    there = {key for pod in picture.snapshot.pods if (key := gang_key(pod)) is not None}
     key = gangnames.key_of(args, args.gang, there)
     if key not in index.gangs:
         _unwatched(picture, key)
@@ -150,8 +158,8 @@ def of_manifests(picture: Picture, found: Expanded, known: Prices, notes: Sequen
     if not found.members:
         hint = "; ".join(_shortened(found.left_out))
         raise UsageError(f"no pod of these manifests carries {names.POD_GROUP} on its template", hint)
-    keys = list(dict.fromkeys(key for pod in found.members if (key := key_of(pod)) is not None))
-    there = {key_of(pod) for pod in picture.snapshot.pods}
+    keys = list(dict.fromkeys(key for pod in found.members if (key := gang_key(pod)) is not None))
+    there = {gang_key(pod) for pod in picture.snapshot.pods}
     for key in keys:
         if key in there:
             raise UsageError(f"{key}: there is such a gang already", f"spotweave queue preview {key}")
@@ -183,7 +191,7 @@ def _with(picture: Picture, found: Expanded, keys: Iterable[Key]) -> tuple[Pictu
 
 
 def _quota(picture: Picture, found: Expanded, key: Key) -> list[str]:
-    members = [pod for pod in found.members if key_of(pod) == key]
+    members = [pod for pod in found.members if gang_key(pod) == key]
     quotas = [each for each in picture.snapshot.quotas if each.namespace == key.namespace]
     short = short_quota(quotas, members)
     if short is None:

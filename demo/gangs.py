@@ -11,22 +11,43 @@ from kube.client import Client
 from kube.configmaps import parse_configuration_text
 from kube.gates import can_gate, has_gate, remove_gate
 from localcluster import kubectl
+from placement.gang.settings import Gangs
+from placement.model import DEFAULT_SCHEDULER
 
 OVERLAYS = Path(__file__).parent.parent / "manifests" / "overlays"
 OVERLAY = OVERLAYS / "local"
 OVERLAY_WITH_GANGS = OVERLAYS / "local-gangs"
 OVERLAY_WITHOUT_POLICY = OVERLAYS / "local-gangs-before-1.36"
+OVERLAY_WITH_BARE = OVERLAYS / "local-gangs-bare"
+OVERLAY_WITH_BARE_WITHOUT_POLICY = OVERLAYS / "local-gangs-bare-before-1.36"
+LISTED = "of-a-listed-scheduler"  # the condition that names schedulers
+
+
+def gangs_of(configuration: str | None) -> Gangs:
+    return Gangs() if configuration is None else parse_configuration_text(configuration).gangs
 
 
 def wants_gangs(configuration: str | None) -> bool:
-    return configuration is not None and parse_configuration_text(configuration).gangs.enabled
+    return gangs_of(configuration).enabled
 
 
 def overlay_for(admin: Client, configuration: str | None) -> Path:
     """What is installed: with gangs, members get their gate from the API server if it can give it."""
     if not wants_gangs(configuration):
         return OVERLAY
+    if gangs_of(configuration).bare_annotations:
+        return OVERLAY_WITH_BARE if can_gate(admin) else OVERLAY_WITH_BARE_WITHOUT_POLICY
     return OVERLAY_WITH_GANGS if can_gate(admin) else OVERLAY_WITHOUT_POLICY
+
+
+def list_schedulers(objects: list[dict[str, Any]], configuration: str | None) -> None:
+    """Those of the configuration stand in the conditions, in place of those of the component."""
+    listed = ", ".join(f"'{each}'" for each in ("", DEFAULT_SCHEDULER, *gangs_of(configuration).scheduler_names))
+    for raw in objects:
+        for holder in (raw.get("spec"), *raw.get("webhooks", ())):
+            for condition in (holder or {}).get("matchConditions", ()):
+                if condition["name"] == LISTED:
+                    condition["expression"] = f"object.?spec.?schedulerName.orValue('') in [{listed}]"
 
 
 def remove_gangs(kubeconfig: Path, admin: Client) -> None:
@@ -35,7 +56,7 @@ def remove_gangs(kubeconfig: Path, admin: Client) -> None:
         return
     remove_gate(admin)
     plain = {_identity(each) for each in rendered(OVERLAY)}
-    more = [each for each in rendered(OVERLAY_WITH_GANGS) if _identity(each) not in plain]
+    more = [each for each in rendered(OVERLAY_WITH_BARE) if _identity(each) not in plain]
     text = yaml.safe_dump_all(more)
     kubectl.call("delete", "--ignore-not-found", "-f", "-", kubeconfig=kubeconfig, stdin=text)
 

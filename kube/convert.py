@@ -56,6 +56,7 @@ from kube.wire import (
     WorkloadSpec,
 )
 from placement import names
+from placement.gang.belonging import group_name
 from placement.model import (
     DEFAULT_SCHEDULER,
     NO_NEEDS,
@@ -301,7 +302,9 @@ def job(wire: JobObject) -> Job:
     meta, spec = wire.metadata, wire.spec or JobSpec()
     at_once = 1 if spec.parallelism is None else spec.parallelism
     most = at_once if spec.completions is None else min(at_once, spec.completions)
-    return Job(intern(meta.namespace or ""), meta.name or "", meta.uid or "", most, bool(spec.suspend))
+    owner = shared_owner(meta.owner_references)
+    is_part = owner is not None and owner.kind != "CronJob"
+    return Job(intern(meta.namespace or ""), meta.name or "", meta.uid or "", most, bool(spec.suspend), is_part)
 
 
 def priority_class(wire: PriorityClassObject) -> PriorityClass:
@@ -485,13 +488,14 @@ def _replicas(spec: WorkloadSpec) -> int:
 def _template(wire: TemplateObject | None) -> Template:
     meta = (wire.metadata if wire is not None else None) or Meta()
     spec = (wire.spec if wire is not None else None) or TemplateSpec()
+    labels = shared_labels(meta.labels)
     return Template(
-        labels=shared_labels(meta.labels),
+        labels=labels,
         priority_class=intern(spec.priority_class_name or ""),
         has_deletion_cost=names.DELETION_COST in (meta.annotations or NOTHING),
         carries_decision=names.DECISION in (meta.annotations or NOTHING),
         is_placed_by_others=bool(spec.node_name) or (spec.scheduler_name or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER,
-        is_gang=bool((meta.annotations or NOTHING).get(names.POD_GROUP, "").strip()),
+        is_gang=bool(group_name(meta.annotations or NOTHING, labels).strip()),
     )
 
 

@@ -22,6 +22,8 @@ POLICIES = "mutatingadmissionpolicies"
 POLICY = f"{API}/{POLICIES}/{names.GANG_POLICY}"
 WEBHOOKS = f"{API}/mutatingwebhookconfigurations/{names.WEBHOOK_CONFIGURATION}"
 BINDING = f"{API}/mutatingadmissionpolicybindings/{names.GANG_POLICY}"
+BARE_POLICY = f"{API}/{POLICIES}/{names.GANG_BARE_POLICY}"
+BARE_BINDING = f"{API}/mutatingadmissionpolicybindings/{names.GANG_BARE_POLICY}"
 
 
 def can_gate(client: Client) -> bool:
@@ -51,7 +53,7 @@ def gates_new_members(client: Client) -> bool:
 
 def remove_gate(client: Client) -> bool:
     """No new member gets a gate. Whether there was anything to remove."""
-    removed = [client.remove(path) for path in (BINDING, POLICY)]
+    removed = [client.remove(path) for path in (BINDING, BARE_BINDING, POLICY, BARE_POLICY)]
     return any(removed)
 
 

@@ -26,6 +26,7 @@ from kube.errors import (
     Forbidden,
     Garbled,
     Gone,
+    NotFound,
     ServerError,
     TooManyRequests,
     Unauthorized,
@@ -51,6 +52,7 @@ class Pace:
     first_delay_seconds: float = 0.25
     longest_delay_seconds: float = 10.0
     shortest_watch_seconds: float = 1.0  # a watch that ends sooner, without any event, counts as failed
+    absent_seconds: float = 20.0  # until an optional resource that is not served is asked for again
 
 
 class NextStep(StrEnum):
@@ -67,6 +69,7 @@ class Stage(StrEnum):
     LISTING = "listing"
     WATCHING = "watching"
     RETRYING = "retrying"
+    ABSENT = "absent"  # there is no such resource
 
 
 # Failures that say nothing about the version we hold. Listing 150,000 pods after each would cause a stampede.
@@ -117,6 +120,7 @@ class Informer(Generic[T]):
         self._chance = chance
         self._version: str | None = None  # None: list next
         self._failures = 0
+        self._is_served = True
         self._heard_at = -math.inf
         self._synced = threading.Event()
         self._stopping = threading.Event()
@@ -128,6 +132,11 @@ class Informer(Generic[T]):
     def synced(self) -> bool:
         """The first list is done. It stays True; `age_seconds` shows how old the data is."""
         return self._synced.is_set()
+
+    @property
+    def is_served(self) -> bool | None:
+        """Whether the API server has such a resource, as of the last list; None: it was never read."""
+        return self._is_served if self.synced else None
 
     def wait_synced(self, timeout_seconds: float) -> bool:
         return self._synced.wait(timeout_seconds)
@@ -169,9 +178,22 @@ class Informer(Generic[T]):
                 self._list()
             else:
                 self._watch(self._version)
+        except NotFound as failure:
+            is_absent = self.resource.is_optional and self._version is None
+            return self._absent() if is_absent else self._after(failure)
         except ApiError as failure:
             return self._after(failure)
         return 0.0
+
+    def _absent(self) -> float:
+        """The API server itself says so. Then none exist."""
+        if self.state is not Stage.ABSENT:
+            log.info("%s: not served", self.resource.name)
+        self.state, self._failures = Stage.ABSENT, 0
+        self.store.replace(())
+        self._is_served = False
+        self._synced.set()
+        return self._pace.absent_seconds * (0.5 + self._chance())
 
     def _after(self, failure: ApiError) -> float:
         if self._stopping.is_set():
@@ -204,6 +226,7 @@ class Informer(Generic[T]):
         self.store.replace(objects())
         self._version = version
         self.applied = self.latest
+        self._is_served = True
         self._synced.set()
         log.info("%s: listed %d at version %s", self.resource.name, len(self.store), version)
 

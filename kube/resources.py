@@ -13,13 +13,14 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kube import convert, scopes, volumes, wire
+from kube import convert, podgroups, scopes, volumes, wire
 from kube.client import Client
 from kube.decode import Decoder, Page
 from kube.errors import AnswerTooLarge, Garbled
 from kube.paths import collection_in
 from kube.reuse import reusing
 from placement import names
+from placement.gang.podgroup import PodGroup
 from placement.gang.twins import ScopedQuota
 from placement.model import (
     AttachLimits,
@@ -75,6 +76,7 @@ class Resource(Generic[T]):
     is_awaited: bool = True  # else it makes its followers quick, and they work without it
     is_ours: bool = False  # an object of Spotweave itself, no fact about the cluster
     is_for_gangs: bool = False  # nobody reads it, and may read it, while gangs are switched off
+    is_optional: bool = False  # its CRD may be missing: then there are none, until it is installed
 
     @property
     def group(self) -> str:
@@ -114,7 +116,6 @@ REPLICA_SETS_IN_USE: Resource[ReplicaSet] = Resource(
     keeps=lambda each: each.replicas or each.observed,
     followed_by={REBALANCER},
 )
-# Two of the same: the webhook looks for no room, and is spared the reading of whole specs.
 PODS: Resource[Pod] = Resource(
     "pods", "/api/v1/pods", Decoder(wire.PodObject, convert.pod), reuse=reusing, followed_by={WEBHOOK}
 )
@@ -130,7 +131,6 @@ BUDGETS: Resource[Budget] = Resource(
 QUOTAS: Resource[Quota] = Resource(
     "resourcequotas", "/api/v1/resourcequotas", Decoder(wire.QuotaObject, convert.quota), followed_by=PLANNING
 )
-# Whether they count pods by PriorityClass. Admission reads them while gangs are switched on.
 SCOPED_QUOTAS: Resource[ScopedQuota] = Resource(
     "resourcequotas",
     "/api/v1/resourcequotas",
@@ -159,7 +159,6 @@ ATTACH_LIMITS: Resource[AttachLimits] = Resource(
     Decoder(volumes.CsiNodeObject, volumes.attach_limits),
     followed_by=PLANNING,
 )
-# How many pods a Job runs at once: so many start together where it is a gang. Read only while gangs are switched on.
 JOBS: Resource[Job] = Resource(
     "jobs",
     "/apis/batch/v1/jobs",
@@ -167,6 +166,15 @@ JOBS: Resource[Job] = Resource(
     followed_by={REBALANCER},
     is_awaited=False,
     is_for_gangs=True,
+)
+POD_GROUPS: Resource[PodGroup] = Resource(
+    "podgroups",
+    podgroups.PATH,
+    Decoder(podgroups.PodGroupObject, podgroups.pod_group),
+    followed_by={REBALANCER},
+    is_awaited=False,
+    is_for_gangs=True,
+    is_optional=True,
 )
 PRIORITY_CLASSES: Resource[PriorityClass] = Resource(
     "priorityclasses",
@@ -297,7 +305,6 @@ LEADER: Resource[Lease] = Resource(
     is_awaited=False,
     is_ours=True,
 )
-# Certificates are checked from time to time anyway; this makes it quick.
 CONFIGURATION_VERSIONS: Resource[Version] = Resource(
     names.WEBHOOK_CONFIGURATION,
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
@@ -334,6 +341,7 @@ RESOURCES: Rows = (
     VOLUMES,
     ATTACH_LIMITS,
     JOBS,
+    POD_GROUPS,
     PRIORITY_CLASSES,
     DELETED_NODES,
     PLANNED_REMOVALS,

@@ -13,7 +13,8 @@ moves: {perWorkload: 25%, perNode: 10, perNamespace: 50, atOnce: 100, perMinute:
         timeout: 5m, afterRollout: 2m}
 prices: {table: /etc/spotweave/prices.csv, ratio: 0.31}      # for savings: a file of the program's, and a share
 metrics: {workloads: 2000}           # so many workloads get series of their own
-gangs: {enabled: false, minimumRunTime: 5m, evictionsPerHour: {perNamespace: 20, inAll: 100}, guardSolo: false}
+gangs: {enabled: false, minimumRunTime: 5m, evictionsPerHour: {perNamespace: 20, inAll: 100}, guardSolo: false,
+        bareAnnotations: false, schedulerNames: []}
 localStorage: move                   # or keep: pods with an emptyDir on disk or a hostPath stay where they are
 """
 
@@ -28,7 +29,7 @@ from typing import Any
 
 from placement import names
 from placement.classes import PRESETS, Classes, ClassLabel, SpotTaint
-from placement.gang.settings import EVICTIONS_ROWS, GANGS_ROWS, Gangs, Rows
+from placement.gang.settings import EVICTIONS_ROWS, GANGS_ROWS, Gangs, Rows, parse_scheduler_names
 from placement.leavingtaints import LEAVING_TAINTS, PATIENT_TAINTS, WHENS, patient
 from placement.model import Class, Node, NodeRequirement, NodeTerm
 from placement.policy import SETTINGS, Amount, Limit, mistakes_in, parse_amount, parse_count, parse_share
@@ -312,10 +313,17 @@ class _Reader:
         return read
 
     def _gangs(self, raw: object) -> Gangs:
-        hourly = "evictionsPerHour"
-        entry = self._mapping("gangs", raw, (*GANGS_ROWS, hourly))
+        hourly, schedulers = "evictionsPerHour", "schedulerNames"
+        entry = self._mapping("gangs", raw, (*GANGS_ROWS, hourly, schedulers))
+        listed = entry.pop(schedulers, None) or []
+        try:
+            scheduler_names = parse_scheduler_names(listed)
+        except ValueError:
+            scheduler_names = ()
+            self._wrong(f"gangs.{schedulers}", listed, "a list of names such as [volcano]")
         evictions = self._rows(f"gangs.{hourly}", entry.pop(hourly, None), EVICTIONS_ROWS)
-        return replace(Gangs(), **self._rows("gangs", entry, GANGS_ROWS), **evictions)
+        rows = self._rows("gangs", entry, GANGS_ROWS)
+        return replace(Gangs(), **rows, **evictions, scheduler_names=scheduler_names)
 
     def _prices(self, raw: object) -> PriceSources:
         entry = self._mapping("prices", raw, ("table", "ratio"))

@@ -86,12 +86,12 @@ def findings_in(written: LintedObject) -> Iterator[Finding]:
     for annotation, text in sorted(written.template_annotations.items()):
         if annotation.startswith(names.PREFIX) and annotation not in GANG_ANNOTATIONS:
             yield Finding("template annotations", annotation, text, TEMPLATE_EXPECTED)
-    yield from _gang_findings(written.template_annotations)
+    yield from _gang_findings(written.template_annotations, written.template_labels)
 
 
-def _gang_findings(template: Mapping[str, str]) -> Iterator[Finding]:
+def _gang_findings(template: Mapping[str, str], labels: Mapping[str, str]) -> Iterator[Finding]:
     """What the parser finds in the template of a gang's members; without a group, all that was meant for one."""
-    if names.POD_GROUP in template:
+    if names.POD_GROUP in template or names.POD_GROUP_LABEL in labels:
         for each in terms_of(template)[1]:
             yield Finding("template annotations", each.annotation, each.value, each.expected, INVALID)
         return
@@ -214,7 +214,8 @@ def _gang_variables() -> dict[str, str]:
     return {
         "level": _text("workload"),
         "template": f"{_TEMPLATE}.?annotations.orValue({{}})",
-        "in_group": f"{group} in variables.template",
+        "grouped": f"{_TEMPLATE}.?labels[?{_text(names.POD_GROUP_LABEL)}].hasValue()",
+        "in_group": f"{group} in variables.template || variables.grouped",
         "group": f"variables.template[?{group}].orValue('')",
         "lonely": f"variables.in_group ? [] : variables.template.filter(k, k in {_list(GANG_ANNOTATIONS)})",
         "lonely_told": _told("lonely", "variables.template"),
@@ -224,7 +225,13 @@ def _gang_variables() -> dict[str, str]:
 def _group_validation() -> dict[str, str]:
     value = "variables.group"
     right = f"size({value}) > 0 && size({value}) <= {LONGEST_NAME} && {value}.trim() == {value}"
-    return _validation(f"!variables.in_group || ({right})", names.POD_GROUP, value, NAME_EXPECTED, INVALID)
+    return _validation(
+        f"!({_text(names.POD_GROUP)} in variables.template) || ({right})",
+        names.POD_GROUP,
+        value,
+        NAME_EXPECTED,
+        INVALID,
+    )
 
 
 def _gang_validations() -> list[dict[str, str]]:

@@ -489,6 +489,7 @@ class Job:
     uid: str
     parallelism: int = 1
     is_suspended: bool = False
+    is_part: bool = False  # of something that makes several Jobs, such as a JobSet
 
     @property
     def key(self) -> Key:

@@ -78,6 +78,13 @@ ON_PARTIAL_FAILURE = PREFIX + "on-partial-failure"
 EXCLUSIVE_NODE = PREFIX + "exclusive-node"
 PREEMPTIBLE = PREFIX + "preemptible"
 PRIORITY = PREFIX + "priority"
+# Label of pod templates by which the coscheduling plugin knows members, written by people: the name of their PodGroup
+# object. Read where POD_GROUP is absent. The rebalancer writes the status of PodGroups.
+POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+# The same without a prefix, written by people for other schedulers. Where that is switched on, admission copies them to
+# POD_GROUP and PRIORITY.
+BARE_POD_GROUPS = ("pod-group", "pod_group")
+BARE_PRIORITY = "priority"
 # Scheduling gate and label of members. The MutatingAdmissionPolicy below adds both when a member is created; the
 # rebalancer takes the gate off when the whole gang has room. The label selects members, for webhooks and people.
 GANG_GATE = PREFIX + "gang"
@@ -166,10 +173,13 @@ LEASE = "spotweave-rebalancer"
 OVERFLOW_PRIORITY = "spotweave-overflow"
 # Adds gate and label to members of gangs, inside the API server; installed with gangs only, like the webhook entry.
 GANG_POLICY = "spotweave-gang"
+# The same for annotations without a prefix; installed with a component of its own.
+GANG_BARE_POLICY = "spotweave-gang-bare"
 GANG_ENTRY = "gang.spotweave.dev"
 GANG_PATH = "/gang"
 GATE_ENTRY = "gate.spotweave.dev"  # before Kubernetes 1.36, in place of the policy
 GATE_PATH = "/gate"
+BARE_ENTRY = "bare.spotweave.dev"  # the same with annotations without a prefix
 TWIN_PREFIX = "spotweave-never-"  # of the names of PriorityClasses that the rebalancer makes for members
 # ValidatingAdmissionPolicies (and their bindings) that warn people who apply workloads and namespaces about mistakes.
 LINT_POLICY = "spotweave-lint"
@@ -180,6 +190,7 @@ FENCE_POLICY = "spotweave-fence"
 SYSTEM_FENCE_POLICY = "spotweave-fence-system"
 CONFIGURATION_FENCE_POLICY = "spotweave-fence-configuration"
 TWIN_FENCE_POLICY = "spotweave-fence-twins"  # with gangs: what they may write of PriorityClasses
+POD_GROUP_FENCE_POLICY = "spotweave-fence-podgroups"  # the same of PodGroups: their status
 WEBHOOK_ACCOUNT = "spotweave-webhook"
 REBALANCER_ACCOUNT = "spotweave-rebalancer"
 # For people: a ClusterRole to look, and a Role to pause moves and note outages. Errors of the command line name them.

@@ -13,7 +13,7 @@ from typing import Any
 from placement import names
 from placement.decide import Decision
 from placement.inject import Injection, Preference
-from placement.model import NodeRequirement, NodeTerm
+from placement.model import DEFAULT_SCHEDULER, NOTHING, NodeRequirement, NodeTerm
 
 Raw = Mapping[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -48,16 +48,27 @@ def spec_patch(raw_spec: Raw, injection: Injection) -> list[dict[str, Any]]:
     return differences + priority_patch(raw_spec, injection.priority_class)
 
 
-def gate_patch(raw_pod: Raw) -> list[dict[str, Any]]:
-    """Gate and label of a member. Other gates stay."""
+def gate_patch(raw_pod: Raw, annotations: Mapping[str, str] = NOTHING) -> list[dict[str, Any]]:
+    """Gate and label of a member, and these annotations. Other gates stay; it waits for the default scheduler."""
     raw_metadata, raw_spec = raw_pod["metadata"], raw_pod["spec"]
     gates = _listed(raw_spec, "schedulingGates")
     has_gate = any(each.get("name") == names.GANG_GATE for each in gates)
     labels = {**(raw_metadata.get("labels") or {}), names.GANG_LABEL: names.GANG_MEMBER}
+    spec: dict[str, Any] = {} if has_gate else {"schedulingGates": [*gates, {"name": names.GANG_GATE}]}
+    if raw_spec.get("schedulerName"):
+        spec["schedulerName"] = DEFAULT_SCHEDULER
     return [
         *_differences("metadata", raw_metadata, {"labels": labels}),
-        *_differences("spec", raw_spec, {} if has_gate else {"schedulingGates": [*gates, {"name": names.GANG_GATE}]}),
+        *annotations_patch(raw_pod, annotations),
+        *_differences("spec", raw_spec, spec),
     ]
+
+
+def annotations_patch(raw_pod: Raw, annotations: Mapping[str, str]) -> list[dict[str, Any]]:
+    """These annotations, beside those that are there."""
+    raw_metadata = raw_pod["metadata"]
+    together = {**(raw_metadata.get("annotations") or {}), **annotations}
+    return _differences("metadata", raw_metadata, {"annotations": together}) if annotations else []
 
 
 def _differences(outer: str, raw: Raw, written: Raw) -> list[dict[str, Any]]:

@@ -10,6 +10,8 @@ from typing import Any
 
 from placement.availability import BudgetIndex
 from placement.configuration import Configuration
+from placement.gang.gang import ONE_OF_SEVERAL
+from placement.gang.podgroup import PodGroup
 from placement.model import (
     AttachLimits,
     Budget,
@@ -35,6 +37,7 @@ from rebalancer.drains import Drains
 from rebalancer.gangs import GangMembers
 from rebalancer.multimap import discard, exchange, exclude, file, include, put
 from rebalancer.occupancy import Occupancy
+from rebalancer.podgroups import PodGroups
 from rebalancer.signs import Signs
 from rebalancer.skipped import SkippedPods
 from rebalancer.volumes import Volumes
@@ -71,6 +74,7 @@ class Catalogue:
         )
         self.gangs = GangMembers(is_on=configuration.gangs.enabled)
         self._jobs: dict[str, Job] = {}  # by UID
+        self.pod_groups = PodGroups()
         self.occupancy = Occupancy()
         self.skipped = SkippedPods()
         self.waiting: dict[str, Pod] = {}  # by UID: pods that have no node yet
@@ -96,6 +100,7 @@ class Catalogue:
             AttachLimits: self.volumes.take,
             Sign: self._take_sign,
             Job: self._take_job,
+            PodGroup: self._take_pod_group,
             Rates: self._take_rates,
         }
 
@@ -236,12 +241,15 @@ class Catalogue:
         put(self._jobs, known.uid, new)
         self.gangs.touch_owner(known.uid)
 
+    def _take_pod_group(self, old: PodGroup | None, new: PodGroup | None) -> None:
+        self.gangs.touched.add(self.pod_groups.take(old, new))
+
     def size_of(self, owner: Owner) -> int | None:
         """How many pods an owner has at once; None: it is not known, or has no number."""
         match owner.kind:
             case "Job":
                 job = self._jobs.get(owner.uid)
-                return None if job is None else job.parallelism
+                return None if job is None else ONE_OF_SEVERAL if job.is_part else job.parallelism
             case "ReplicaSet":
                 revision = self._sets.get(owner.uid)
                 return None if revision is None else revision.replicas

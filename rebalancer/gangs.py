@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from placement import names
-from placement.gang.gang import Gang, SizeOf, gang_of, key_of
+from placement.gang.belonging import gang_key
+from placement.gang.gang import Gang, GroupOf, SizeOf, gang_of
 from placement.model import Key, Pod
 
 
@@ -49,14 +50,14 @@ class GangMembers:
             self._file(old, new)
 
     def _file(self, old: Pod | None, new: Pod | None) -> None:
-        if old is not None and (key := key_of(old)) is not None:
+        if old is not None and (key := gang_key(old)) is not None:
             members = self._members.get(key, {})
             members.pop(old.uid, None)
             if not members:
                 self._members.pop(key, None)
                 self._forget_owner(old, key)
             self.touched.add(key)
-        if new is not None and (key := key_of(new)) is not None:
+        if new is not None and (key := gang_key(new)) is not None:
             self._members.setdefault(key, {})[new.uid] = new
             if new.owner is not None:
                 self._of_owner.setdefault(new.owner.uid, set()).add(key)
@@ -84,18 +85,22 @@ class GangMembers:
         """How many pods have our gate, members or not."""
         return len(self._gated)
 
-    def gang(self, key: Key, size_of: SizeOf) -> Gang | None:
-        return gang_of(key, self._members.get(key, {}).values(), size_of)
+    def members(self, key: Key) -> Collection[Pod]:
+        """All that are there, those that have ended among them."""
+        return self._members.get(key, {}).values()
+
+    def gang(self, key: Key, size_of: SizeOf, group_of: GroupOf) -> Gang | None:
+        return gang_of(key, self.members(key), size_of, group_of)
 
     def strays(self, gangs: Collection[Key]) -> list[Pod]:
         """Pods with our gate that belong to no gang that is looked after."""
         if self._strays[0] != self._changes:
-            self._strays = self._changes, [pod for pod in self._gated.values() if key_of(pod) not in gangs]
+            self._strays = self._changes, [pod for pod in self._gated.values() if gang_key(pod) not in gangs]
         return self._strays[1]
 
     def nominated_beside(self, gangs: Collection[Key]) -> list[Pod]:
         """Pods for which a node is kept free, of others than these gangs."""
-        return [pod for pod in self.nominated.values() if key_of(pod) not in gangs]
+        return [pod for pod in self.nominated.values() if gang_key(pod) not in gangs]
 
 
 def _takes_room(pod: Pod) -> bool:

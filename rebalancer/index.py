@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from placement.configuration import Configuration
 from placement.gang.candidate import Candidate
 from placement.gang.evictable import of_gangs, of_solo
 from placement.gang.gang import Gang
+from placement.gang.podgroup import GroupStatus, PodGroup, status_for
 from placement.intent import Readings, intent_of
 from placement.model import NO_AMOUNTS, Budget, Key, Namespace, Node, Pod, Subject
 from placement.plan.assess import Assessment, assess, stranded
@@ -40,8 +41,12 @@ LOOK_SECONDS = 0.9  # the loop comes by every second
 class Index:
     """What is there, and what each workload needs."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(
+        self, configuration: Configuration, are_pod_groups_served: Callable[[], bool | None] = lambda: False
+    ) -> None:
+        """`are_pod_groups_served` gives None while that is not known."""
         self._configuration = configuration
+        self._are_pod_groups_served = are_pod_groups_served
         self._catalogue = Catalogue(configuration)
         self._changes: deque[tuple[Any, Any]] = deque()
         self.version = 0  # goes up whenever something may be another
@@ -63,9 +68,13 @@ class Index:
 
     def drain(self) -> int:
         """Takes note of all changes so far; how many they were."""
-        count = 0
+        count, known = 0, self._catalogue
+        are_served = self._are_pod_groups_served()  # first: what it rests on is among the changes
+        if known.pod_groups.are_served is not are_served:
+            known.pod_groups.are_served = are_served
+            known.gangs.touch_all()
         while self._changes:
-            self._catalogue.take(*self._changes.popleft())
+            known.take(*self._changes.popleft())
             count += 1
         self.version += count
         return count
@@ -115,13 +124,13 @@ class Index:
         (self._restless.add if found.is_restless else self._restless.discard)(uid)
 
     def _refresh_gangs(self, *, all_of_them: bool) -> None:
-        members = self._catalogue.gangs
+        known, members = self._catalogue, self._catalogue.gangs
         if all_of_them:
             members.touch_all()
         self.version += len(members.touched)
         for key in members.touched:
-            is_ours = self._catalogue.relations.is_opted_in(key.namespace)
-            found = members.gang(key, self._catalogue.size_of) if is_ours else None
+            is_ours = known.relations.is_opted_in(key.namespace)
+            found = members.gang(key, known.size_of, known.pod_groups.find) if is_ours else None
             put(self.gangs, key, found)
             is_waiting = found is not None and found.is_restless
             (self._waiting_gangs.add if is_waiting else self._waiting_gangs.discard)(key)
@@ -196,6 +205,13 @@ class Index:
     def nominated(self) -> Collection[Pod]:
         """Pods for which a node is kept free, without the members of gangs that are looked after."""
         return self._catalogue.gangs.nominated_beside(self.gangs)
+
+    def group_changes(self) -> Iterator[tuple[PodGroup, GroupStatus]]:
+        """PodGroups of opted-in namespaces, and what they are to say of their members."""
+        known = self._catalogue
+        for group in known.pod_groups:
+            if not group.is_over and known.relations.is_opted_in(group.namespace):
+                yield group, status_for(group, known.gangs.members(group.key))
 
     def candidates(self) -> list[Candidate]:
         """What may go for a gang, in opted-in namespaces."""

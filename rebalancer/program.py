@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -26,8 +26,9 @@ from kube.gctuning import spare_caches
 from kube.lease import Leader
 from kube.nodeclaims import is_expired
 from kube.outagewriter import Notes
+from kube.podgroups import write_status
 from kube.podwriter import CALL_SECONDS, PodWriter
-from kube.resources import NAMESPACES, NODES, PODS_IN_FULL, REBALANCER, STATE, rows_of
+from kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS_IN_FULL, REBALANCER, STATE, rows_of
 from kube.twins import TwinWriter
 from placement.configuration import Configuration
 from placement.pause import standing
@@ -39,6 +40,7 @@ from rebalancer.interruptions import Observer
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import RebalancerMetrics
 from rebalancer.notify import Teller
+from rebalancer.podgroups import GroupStatuses
 from rebalancer.probes import probes, serving_probes
 from rebalancer.pulse import Pulse
 from rebalancer.twins import Twins
@@ -79,7 +81,7 @@ class RebalancerProgram:
         self.pulse = Pulse()
         self._outages = OutageMemory(states, self._wake.set)
         self._pause = PauseMemory(states, self._wake.set)
-        self._index = Index(configuration)
+        self._index = Index(configuration, self._pod_groups_served(configuration))
         self.followed.stores.subscribe(self._index.observe)
         self.followed.stores.subscribe(self._stir)
         self._observed = ObservedMemory(states, lambda known: self._index.observe(None, known.rates))
@@ -91,6 +93,8 @@ class RebalancerProgram:
         self._twins = Twins(TwinWriter(client)) if configuration.gangs.enabled else None
         if self._twins is not None:
             self.followed.stores.of(PODS_IN_FULL).subscribe(self._twins.observe)
+        statuses = GroupStatuses(partial(write_status, client), time.monotonic)
+        self._group_statuses = statuses if configuration.gangs.enabled else None
         write = partial(change_observed, client, call_seconds=CALL_SECONDS)
         self._observer = Observer(self._index, self._leader.is_leading, write, partial(is_expired, client))
         around = Around(
@@ -159,6 +163,12 @@ class RebalancerProgram:
             is_leaving=lambda node: configuration.is_leaving(node) or self._index.is_drained(node.name),
         )
 
+    def _pod_groups_served(self, configuration: Configuration) -> Callable[[], bool | None]:
+        if not configuration.gangs.enabled:
+            return lambda: False
+        informer = self.followed.informer(POD_GROUPS)
+        return lambda: informer.is_served
+
     def _is_current(self) -> bool:
         return self.followed.awaited.synced and self.followed.awaited.is_current(time.monotonic())
 
@@ -178,6 +188,8 @@ class RebalancerProgram:
                 self._twins.look(now)
                 self._gang_news.tell_victims(done)
                 self._gang_news.watch(made, self._index.gangs, now)
+            if self._group_statuses is not None:
+                self._group_statuses.look(self._index.group_changes())
         elif self._twins is not None:
             self.metrics.count_gangs({})
         self._observer.look(now)

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
+from demo.gangs import LISTED, list_schedulers
 from localcluster import kubectl
 from localcluster.errors import ClusterError
 from placement import names
+from placement.gang.bare import LONGEST_PRIORITY
+from placement.gang.terms import LONGEST_NAME
 
 MANIFESTS = Path(__file__).parent.parent / "manifests"
 COMPONENT = MANIFESTS / "components" / "gangs"
@@ -21,14 +24,18 @@ def objects(*paths: Path) -> list[dict[str, Any]]:
 
 
 BEFORE_OVERLAY = "local-gangs-before-1.36"
+BARE_OVERLAY, BARE_BEFORE_OVERLAY = "local-gangs-bare", "local-gangs-bare-before-1.36"
 GATE, GATE_BINDING = objects(COMPONENT / "gate.yaml")
 (ENTRY,) = objects(COMPONENT / "webhook.yaml")[0]["webhooks"]
 (PLACE,) = next(each for each in objects(MANIFESTS / "base" / "admission.yaml") if "Mutating" in each["kind"])[
     "webhooks"
 ]
+BARE, BARE_BINDING = objects(MANIFESTS / "components" / "gangs-bare-annotations" / "gate.yaml")
+BARE_BEFORE = MANIFESTS / "components" / "gangs-bare-annotations-before-1.36"
+(BARE_ENTRY,) = objects(BARE_BEFORE / "webhook.yaml")[0]["webhooks"]
 BEFORE = MANIFESTS / "components" / "gangs-before-1.36"
 GATE_ENTRY, _ = objects(BEFORE / "webhook.yaml")[0]["webhooks"]
-TWIN_FENCE, TWIN_FENCE_BINDING = objects(COMPONENT / "fence.yaml")
+TWIN_FENCE, TWIN_FENCE_BINDING, GROUP_FENCE, GROUP_FENCE_BINDING = objects(COMPONENT / "fence.yaml")
 
 
 def test_the_gate_is_given_by_an_apply_configuration_alone() -> None:
@@ -50,8 +57,38 @@ def test_every_field_that_may_be_absent_is_asked_for_as_such() -> None:
     assert f"'{names.POD_GROUP}'" in GATE["spec"]["matchConditions"][0]["expression"]
 
 
+def test_annotations_without_a_prefix_are_copied_by_a_policy_of_the_same_kind() -> None:
+    """It names what the program names; the webhook's entry meets the same pods; nothing else is given by it."""
+    assert all(each["patchType"] == "ApplyConfiguration" for each in BARE["spec"]["mutations"])
+    assert (BARE["spec"]["failurePolicy"], BARE["metadata"]["name"]) == ("Fail", names.GANG_BARE_POLICY)
+    text = str(BARE["spec"])
+    read = (*names.BARE_POD_GROUPS, names.BARE_PRIORITY, names.POD_GROUP, names.PRIORITY, names.POD_GROUP_LABEL)
+    assert all(f"'{name}'" in text for name in read)
+    assert f"<= {LONGEST_NAME}" in text
+    assert f"<= {LONGEST_PRIORITY}" in text
+    shared = ("without-a-node", "not-a-static-pod", "not-of-a-daemon-set")
+    by_name = {each["name"]: each for each in BARE["spec"]["matchConditions"]}
+    assert [each for each in GATE["spec"]["matchConditions"] if each["name"] in shared] == [by_name[n] for n in shared]
+    assert BARE["spec"]["matchConditions"] == BARE_ENTRY["matchConditions"]
+    assert BARE_ENTRY["objectSelector"] == BARE["spec"]["matchConstraints"]["objectSelector"]
+    assert (BARE_ENTRY["name"], BARE_ENTRY["clientConfig"]["service"]["path"]) == (names.BARE_ENTRY, names.GATE_PATH)
+    assert (BARE_ENTRY["failurePolicy"], by_name["of-a-listed-scheduler"]["name"]) == ("Fail", LISTED)
+
+
+def test_the_schedulers_of_the_configuration_are_listed() -> None:
+    """On the local cluster, in both forms."""
+    configuration = "gangs: {enabled: true, bareAnnotations: true, schedulerNames: [mine]}"
+    made = objects(MANIFESTS / "components" / "gangs-bare-annotations" / "gate.yaml", BARE_BEFORE / "webhook.yaml")
+    list_schedulers(made, configuration)
+    assert str(made).count("in ['', 'default-scheduler', 'mine']") == 2
+    assert "volcano" not in str(made)
+
+
 def test_the_same_namespaces_are_meant_everywhere() -> None:
     """Opted in, and none of the excluded ones."""
+    assert BARE_BINDING["spec"]["matchResources"]["namespaceSelector"] == PLACE["namespaceSelector"]
+    assert BARE_ENTRY["namespaceSelector"] == PLACE["namespaceSelector"]
+    assert BARE_BINDING["spec"]["policyName"] == names.GANG_BARE_POLICY
     assert GATE["metadata"]["name"] == GATE_BINDING["metadata"]["name"] == names.GANG_POLICY
     assert GATE_BINDING["spec"]["policyName"] == names.GANG_POLICY
     selector = GATE_BINDING["spec"]["matchResources"]["namespaceSelector"]
@@ -85,12 +122,18 @@ def test_the_fence_of_twins_denies_also_when_it_fails() -> None:
     assert all(f"'{name}'" in text for name in (names.TWIN_PREFIX, names.TWIN_OF))
 
 
+def test_the_fence_of_pod_groups_denies_also_when_it_fails() -> None:
+    assert GROUP_FENCE["metadata"]["name"] == names.POD_GROUP_FENCE_POLICY
+    assert GROUP_FENCE["spec"]["failurePolicy"] == "Fail"
+    assert GROUP_FENCE_BINDING["spec"] == {"policyName": names.POD_GROUP_FENCE_POLICY, "validationActions": ["Deny"]}
+
+
 @pytest.fixture(scope="module")
 def overlays() -> dict[str, list[dict[str, Any]]]:
     try:
         texts = {
             name: kubectl.call("kustomize", str(MANIFESTS / "overlays" / name))
-            for name in ("local", "local-gangs", BEFORE_OVERLAY)
+            for name in ("local", "local-gangs", BEFORE_OVERLAY, BARE_OVERLAY, BARE_BEFORE_OVERLAY)
         }
     except ClusterError as error:  # pragma: no cover - a machine without kubectl
         pytest.skip(str(error))
@@ -132,3 +175,13 @@ def test_before_1_36_the_same_is_installed_but_for_the_policy(overlays: dict[str
     policy = {GATE["kind"], GATE_BINDING["kind"]}
     others = [each for each in overlays["local-gangs"] if each["kind"] not in {*policy, found["kind"]}]
     assert [each for each in overlays[BEFORE_OVERLAY] if each["kind"] != found["kind"]] == others
+
+
+def test_annotations_without_a_prefix_take_one_object_more(overlays: dict[str, list[dict[str, Any]]]) -> None:
+    """A policy with its binding, or an entry at the same port."""
+    added = [each for each in overlays[BARE_OVERLAY] if each not in overlays["local-gangs"]]
+    kinds = {(each["kind"], each["metadata"]["name"]) for each in added}
+    assert kinds == {(each["kind"], each["metadata"]["name"]) for each in (BARE, BARE_BINDING)}
+    (found,) = (each for each in overlays[BARE_BEFORE_OVERLAY] if each["kind"] == "MutatingWebhookConfiguration")
+    ports = {each["name"]: each["clientConfig"]["service"]["port"] for each in found["webhooks"]}
+    assert ports == {names.WEBHOOK_ENTRY: 8443, names.GATE_ENTRY: 8443, names.BARE_ENTRY: 8443}

@@ -19,7 +19,7 @@ OURS = re.compile(r"spotweave\.dev/([a-z][a-z-]+)")
 KNOWN = {value for key, value in vars(names).items() if key.isupper() and isinstance(value, str)}
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("manifests/**/*.yaml")]
 PROGRAMS = ("placement", "report", "kube", "certs", "dashboard", "webhook", "rebalancer", "demo", "cli")
-WORDS = {"spotweave", "webhook", "rebalancer", "metadata.name", "enabled"}  # stand for other things, too
+WORDS = {"spotweave", "webhook", "rebalancer", "metadata.name", "enabled", "priority"}  # stand for other things, too
 
 
 def base() -> list[dict[str, Any]]:

@@ -9,11 +9,15 @@ PriorityClass that preempts nobody: an entry for that, which goes by the label, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from placement import names
 from placement.decide import Reason
-from placement.patch import gate_patch
+from placement.gang.bare import copied
+from placement.gang.settings import Gangs
+from placement.model import Owner
+from placement.patch import annotations_patch, gate_patch
 from webhook.metrics import WebhookMetrics
 from webhook.review import (
     AdmissionCall,
@@ -28,6 +32,7 @@ from webhook.review import (
     parse,
 )
 
+WITHOUT_BARE = Gangs()
 PriorityOf = Callable[[AdmissionCall], list[dict[str, Any]]]
 log = logging.getLogger(__name__)
 # What a workload's pod is left alone for, and a member is not: whoever owns it, it may be one.
@@ -40,16 +45,19 @@ class GateReviewer:
     `priority` gives the part of the patch that is not constant. None: gangs are off, and nobody would take a gate off.
     """
 
-    def __init__(self, metrics: WebhookMetrics, priority: PriorityOf | None) -> None:
+    def __init__(self, metrics: WebhookMetrics, priority: PriorityOf | None, gangs: Gangs = WITHOUT_BARE) -> None:
         self._metrics = metrics
         self._priority = priority
+        self._gangs = gangs
 
     def answer(self, body: bytes, dropped: int = 0) -> bytes:
         try:
             if dropped or is_oversized(body):
                 raise PodTooLarge(f"{len(body) + dropped} bytes")
             call = parse(body)
-            verdict = Verdict(Reason.NOT_A_MEMBER) if self._priority is None else gated(call, self._priority)
+            verdict = Verdict(Reason.NOT_A_MEMBER)
+            if self._priority is not None:
+                verdict = gated(call, self._priority, self._gangs)
             text = answer(call, verdict)
         except PodTooLarge as error:
             self._metrics.count(Verdict(Reason.TOO_LARGE))
@@ -62,11 +70,19 @@ class GateReviewer:
         return text
 
 
-def gated(call: AdmissionCall, priority: PriorityOf) -> Verdict:
-    """The policy `spotweave-gang` says the same (manifests/components/gangs/gate.yaml)."""
-    raw_pod = call.raw_pod
-    owner = controller(raw_pod)
+def gated(call: AdmissionCall, priority: PriorityOf, gangs: Gangs = WITHOUT_BARE) -> Verdict:
+    """The policies `spotweave-gang` and `spotweave-gang-bare` say the same (manifests/components/gangs*/gate.yaml)."""
+    raw_pod, owner = call.raw_pod, controller(call.raw_pod)
     is_of_daemon_set = owner is not None and (owner.kind, owner.api_group) == ("DaemonSet", "apps")
-    if is_of_daemon_set or not is_in_group(raw_pod["metadata"]) or left_out(raw_pod, owner) not in OF_ANY_OWNER:
+    is_mapped = gangs.bare_annotations and raw_pod["spec"].get("schedulerName") in gangs.scheduler_names
+    if is_of_daemon_set or _left_out(raw_pod, owner, is_mapped=is_mapped) not in OF_ANY_OWNER:
         return Verdict(Reason.NOT_A_MEMBER)
-    return Verdict(Reason.GATED, patch=[*gate_patch(raw_pod), *priority(call)])
+    added = copied(raw_pod["metadata"].get("annotations") or {}) if gangs.bare_annotations else {}
+    if is_mapped or is_in_group(raw_pod["metadata"]) or names.POD_GROUP in added:
+        return Verdict(Reason.GATED, patch=[*gate_patch(raw_pod, added), *priority(call)])
+    return Verdict(Reason.NOT_A_MEMBER, patch=annotations_patch(raw_pod, added))
+
+
+def _left_out(raw_pod: Mapping[str, Any], owner: Owner | None, *, is_mapped: bool) -> Reason | None:
+    """Its scheduler does not count where it is to get another one."""
+    return left_out({**raw_pod, "spec": {**raw_pod["spec"], "schedulerName": ""}} if is_mapped else raw_pod, owner)

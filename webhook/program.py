@@ -172,7 +172,7 @@ class WebhookProgram:
         evictions = self._evictions(configuration, ledger, tenure, leadership)
         gangs = self._gangs() if configuration.gangs.enabled else None
         twins = GangReviewer(gangs, self.metrics) if gangs is not None else None
-        gate = GateReviewer(self.metrics, gangs.priority if gangs is not None else None)
+        gate = GateReviewer(self.metrics, gangs.priority if gangs is not None else None, configuration.gangs)
         self.ports = ports(reviewer, self.metrics, self.missing, evictions, twins, gate)
         self._show()
 

@@ -10,6 +10,7 @@ import msgspec
 
 from placement import names
 from placement.decide import Decision, Reason
+from placement.gang.belonging import group_name
 from placement.model import DEFAULT_SCHEDULER, Kind, Owner, Pod
 from placement.policy import Mistake
 from serving.parser import BEGINNING_BYTES
@@ -196,6 +197,10 @@ def _request(raw: dict[str, Any], size: int) -> AdmissionCall:
 # --- what the pod says of itself -------------------------------------------------------------------------------------
 
 
+def is_of_another_scheduler(raw_spec: Mapping[str, Any]) -> bool:
+    return bool((raw_spec.get("schedulerName") or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER)
+
+
 def left_out(raw_pod: Mapping[str, Any], owner: Owner | None, *, leaves_gangs: bool = False) -> Reason | None:
     """Why this pod is none of ours, from the pod alone. While gangs are off, the name of a group means nothing."""
     metadata, spec = raw_pod["metadata"], raw_pod["spec"]
@@ -203,7 +208,7 @@ def left_out(raw_pod: Mapping[str, Any], owner: Owner | None, *, leaves_gangs: b
         return Reason.MIRROR
     if spec.get("nodeName"):
         return Reason.PRESET_NODE
-    if (spec.get("schedulerName") or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
+    if is_of_another_scheduler(spec):
         return Reason.FOREIGN_SCHEDULER
     if (metadata.get("labels") or {}).get(names.PLACEMENT) == names.DISABLED:
         return Reason.OPTED_OUT
@@ -216,14 +221,16 @@ def left_out(raw_pod: Mapping[str, Any], owner: Owner | None, *, leaves_gangs: b
 
 def is_in_group(raw_metadata: Mapping[str, Any]) -> bool:
     """Its template names a gang."""
-    return bool(str((raw_metadata.get("annotations") or {}).get(names.POD_GROUP) or "").strip())
+    return bool(group_name(raw_metadata.get("annotations") or {}, raw_metadata.get("labels") or {}).strip())
 
 
 def is_gated_member(raw_pod: Mapping[str, Any]) -> bool:
     """It belongs to a gang and waits for it."""
     gates = raw_pod["spec"].get("schedulingGates")
     named = [each.get("name") for each in gates if isinstance(each, dict)] if isinstance(gates, list) else []
-    return is_in_group(raw_pod["metadata"]) and names.GANG_GATE in named
+    metadata = raw_pod["metadata"]
+    is_labelled = (metadata.get("labels") or {}).get(names.GANG_LABEL) == names.GANG_MEMBER
+    return names.GANG_GATE in named and (is_labelled or is_in_group(metadata))
 
 
 def controller(raw_pod: Mapping[str, Any]) -> Owner | None:

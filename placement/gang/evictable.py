@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from placement import names
+from placement.gang.belonging import gang_key
 from placement.gang.candidate import Candidate, effective_priority, is_preemptible
 from placement.gang.gang import Gang
 from placement.gang.reservation import reservation_of
@@ -38,7 +39,7 @@ def of_solo(pods: Iterable[Pod]) -> Iterator[Candidate]:
         is_solo = pod.owner is None or pod.owner.kind == "Job"
         if not (is_solo and pod.is_on_node and not pod.terminating and not pod.is_released):
             continue
-        if pod.labels.get(names.PLACEMENT) == names.DISABLED or names.POD_GROUP in pod.annotations:
+        if pod.labels.get(names.PLACEMENT) == names.DISABLED or gang_key(pod) is not None:
             continue
         priority = effective_priority(pod)
         yield Candidate(pod.key, (pod,), priority, pod.needs.priority, began(pod), is_preemptible=_may_go((pod,)))

@@ -9,12 +9,15 @@ with a gate, and starts as soon as there is room for it: the gang waits for 1 of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import StrEnum
 
 from placement import names
+from placement.gang.belonging import SOLO, is_by_label
+from placement.gang.podgroup import NoPodGroup, PodGroup
 from placement.gang.reservation import Reservation, reservation_of, reserved
-from placement.gang.terms import NOTHING_DECLARED, START, Declared, GangTerms, declared
+from placement.gang.terms import NOTHING_DECLARED, START, Declared, GangTerms, WaitTimeout, declared
 from placement.lack import Lack
 from placement.model import FINISHED, Key, Owner, Pod
 
@@ -22,6 +25,7 @@ from placement.model import FINISHED, Key, Owner, Pod
 SETTLED_SECONDS = 2.0
 MOST_ASSEMBLING_SECONDS = 15.0
 COUNTED = ("Job", "ReplicaSet", "StatefulSet")  # owners that say how many pods they have
+ONE_OF_SEVERAL = -1  # in place of an owner's number: other owners' pods belong to the gang, too
 WHOLE_SECONDS = 1.0  # times of creation are written in whole seconds
 
 
@@ -38,15 +42,8 @@ class State(StrEnum):
     RUNNING = "Running"
 
 
-def key_of(pod: Pod) -> Key | None:
-    """The gang that it says it is a member of. A pod that has opted out by itself gets no gate, and is none."""
-    name = pod.annotations.get(names.POD_GROUP)
-    if name is None or not name.strip() or pod.labels.get(names.PLACEMENT) == names.DISABLED:
-        return None
-    return Key(pod.namespace, name)
-
-
 SizeOf = Callable[[Owner], int | None]  # how many pods an owner has; None: not known
+GroupOf = Callable[[Key], PodGroup | NoPodGroup]  # the PodGroup of that name
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,7 @@ class Gang:
     done: int = 0  # members that have succeeded
     is_orphaned: bool = False  # what owns its members, and would say how many there are, is not known or wants none
     is_settled: bool = True  # False: writes of ours are not seen yet
+    awaits: str = ""  # what would say how many there are, and is not there
     # Worked out once: thousands of gangs may wait, and are looked at in every plan.
     reservations: tuple[tuple[Pod, Reservation], ...] = field(init=False, compare=False, repr=False)
     begun: frozenset[str] = field(init=False, compare=False, repr=False)  # plans that have started members
@@ -107,6 +105,8 @@ class Gang:
 
     def least(self, now: float) -> int | None:
         """How many of its gated members must start together now; None: not all of them are there."""
+        if self.awaits:
+            return None
         newest, oldest = (of(pod.created for pod in self.gated) for of in (max, min))
         if self.needed and len(self.gated) >= self.missing:
             return max(1, self.missing)
@@ -138,16 +138,26 @@ def _obstacle(gang: Gang) -> str:
     return ""
 
 
-def gang_of(key: Key, pods: Iterable[Pod], size_of: SizeOf, *, is_settled: bool = True) -> Gang | None:
-    """None where none of them lives."""
+def no_pod_groups(_key: Key) -> NoPodGroup:
+    return NoPodGroup.UNSERVED
+
+
+def gang_of(key: Key, pods: Iterable[Pod], size_of: SizeOf, group_of: GroupOf = no_pod_groups) -> Gang | None:
+    """None where none of them lives.
+
+    How many start together: the annotation says it, else the PodGroup, else the size, else the one owner of all.
+    """
     of_all = list(pods)
     live = [pod for pod in of_all if not pod.terminating and pod.phase not in FINISHED]
     if not live:
         return None
     gated = tuple(sorted((pod for pod in live if pod.gates and not pod.node), key=lambda pod: pod.name))
     said = declared(pod.annotations for pod in gated or live)
+    group = group_of(key) if any(map(is_by_label, live)) else NoPodGroup.UNSERVED
+    if isinstance(group, PodGroup):
+        said = replace(said, terms=_as_grouped(said.terms, group))
     owners = {pod.owner.uid for pod in live if pod.owner is not None}
-    needed = said.terms.needed
+    needed = 1 if key.name.startswith(SOLO) and said.terms.needed is None else said.terms.needed
     size = _size(live, size_of) if needed is None else None
     return Gang(
         key,
@@ -158,19 +168,40 @@ def gang_of(key: Key, pods: Iterable[Pod], size_of: SizeOf, *, is_settled: bool 
         tuple(pod for pod in live if pod.node),
         sum(pod.phase == "Succeeded" and pod.owner is not None and pod.owner.uid in owners for pod in of_all),
         needed is None and size == 0,
-        is_settled,
+        group is not NoPodGroup.UNREAD or said.terms.min_member is not None,
+        _awaited(group, said.terms, live),
     )
+
+
+def _as_grouped(terms: GangTerms, group: PodGroup) -> GangTerms:
+    """What annotations say comes first."""
+    timeout = WaitTimeout(timedelta(seconds=group.timeout_seconds)) if group.timeout_seconds > 0 else None
+    least = group.min_member if group.min_member > 0 else None
+    return replace(
+        terms,
+        min_member=least if terms.min_member is None else terms.min_member,
+        wait_timeout=terms.wait_timeout or timeout,
+    )
+
+
+def _awaited(group: PodGroup | NoPodGroup, terms: GangTerms, live: Iterable[Pod]) -> str:
+    """A PodGroup may come after its members. Where they run already, replacements need not wait for it."""
+    if isinstance(group, PodGroup) or terms.min_member is not None:
+        return ""
+    return "" if group is NoPodGroup.MISSING and any(pod.node for pod in live) else group.value
 
 
 def _size(live: Sequence[Pod], size_of: SizeOf) -> int | None:
     """What the one owner of all of them says. None: there is none, or such owners have no number; 0: it is not known.
 
-    A Job that is deleted goes before its pods do. What is left of them is not to start.
+    A Job that is deleted goes before its pods do. What is left of them is not to start. The Jobs of a JobSet come one
+    after the other, so none of them stands for the gang.
     """
     owner = live[0].owner
     if owner is None or any(pod.owner is None or pod.owner.uid != owner.uid for pod in live):
         return None
-    return (size_of(owner) or 0) if owner.kind in COUNTED else None
+    size = (size_of(owner) or 0) if owner.kind in COUNTED else None
+    return None if size == ONE_OF_SEVERAL else size
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +249,8 @@ def _unplaced(gang: Gang) -> str:
 
 
 def _assembling(gang: Gang) -> str:
+    if gang.awaits:
+        return gang.awaits
     if gang.is_orphaned:
         return "their owner is gone, is not known yet, or wants no pods"
     if not gang.needed:

@@ -208,7 +208,7 @@ def terms_of(annotations: Mapping[str, str]) -> tuple[GangTerms, tuple[Mistake, 
 
 
 def _read_terms(values: tuple[str | None, ...]) -> tuple[GangTerms, tuple[Mistake, ...]]:
-    mistakes = [] if _is_name(values[0] or "") else [_mistake(names.POD_GROUP, values[0] or "", "a name")]
+    mistakes = [] if values[0] is None or _is_name(values[0]) else [_mistake(names.POD_GROUP, values[0], "a name")]
     read: dict[str, Any] = {}
     for (annotation, row), value in zip(ROWS.items(), values[1:], strict=True):
         if value is None:

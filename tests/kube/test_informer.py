@@ -266,6 +266,31 @@ def test_a_failed_list_leaves_the_store_as_it_was(script: Script, follow: Follow
     assert [] not in seen_while_failing
 
 
+def test_an_optional_resource_may_be_missing_and_come_later(script: Script, follow: Follow) -> None:
+    """Its CRD is not installed: it is synced and empty, and asked for now and then. Then it is, and then it goes."""
+    missing = Answer(status(404, "NotFound", "the server could not find the requested resource"), 404)
+    script.answer(missing, missing, page(raw_pod("a"), version=10), missing)
+    script.watch(WatchLines([EXPIRED_EVENT]))
+    follower = follow(replace(FAST, absent_seconds=0.01), start=False, resource=replace(PODS, is_optional=True))
+    seen = [follower.informer.is_served]
+    follower.informer.start()
+    assert follower.next_change() == ("", "a")
+    assert follower.next_change() == ("a", "")
+    assert eventually(lambda: follower.informer.state is Stage.ABSENT)
+    assert follower.informer.synced
+    assert [*seen, follower.informer.is_served] == [None, False]
+
+
+def test_another_resource_that_is_missing_is_not_read_as_empty(script: Script, follow: Follow) -> None:
+    """404 is a failure there."""
+    missing = Answer(status(404, "NotFound", "the server could not find the requested resource"), 404)
+    script.answer(missing, missing, page(raw_pod("a"), version=10))
+    follower = follow(start=False)
+    follower.informer.start()
+    assert follower.next_change() == ("", "a")
+    assert follower.informer.is_served
+
+
 def test_a_slow_list_is_waited_for(script: Script, follow: Follow) -> None:
     """Slowness within the time-out is no failure: one request, one list."""
     script.answer(Answer(page(raw_pod("a")), delay_seconds=0.1))

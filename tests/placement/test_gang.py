@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import pytest
 
 from placement import names
-from placement.gang.gang import Gang, State, gang_of, status_of
+from placement.gang.bare import copied
+from placement.gang.belonging import gang_key
+from placement.gang.gang import ONE_OF_SEVERAL, Gang, State, gang_of, status_of
+from placement.gang.podgroup import GroupStatus, NoPodGroup, PodGroup, status_for
 from placement.gang.reservation import Reservation, plan_id, reservation_of
 from placement.gang.terms import GangTerms, WaitTimeout, declared, sentence, terms_of
 from placement.lack import Lack
-from placement.model import Class, Key, Needs, Owner, Pod
+from placement.model import NOTHING, Class, Key, Needs, Owner, Pod
 from tests.builders.model import NOW, pod
 
 JOB = Owner("Job", "train", "job", "batch")
@@ -253,6 +257,127 @@ NUMBERS = {
 def test_how_many_start_together(pods: list[Pod], parallelism: int | None, least: int | None) -> None:
     """Annotation, else size, else the owner's number, else those that are there once no new one comes."""
     assert gang(pods, parallelism).least(NOW) == least
+
+
+def by_label(number: int, where: str = "", annotations: Mapping[str, str] = NOTHING, **fields: Any) -> Pod:
+    """A member that names a PodGroup object."""
+    labels = {names.GANG_LABEL: names.GANG_MEMBER, names.POD_GROUP_LABEL: "train"}
+    return member(number, where, labels=labels, annotations=annotations, **fields)
+
+
+SEVEN = PodGroup("shop", "train", "u", 7, 600)
+SAYS_FIVE = {names.POD_GROUP_MIN_MEMBER: "5", names.POD_GROUP_WAIT_TIMEOUT: "1h:start"}
+UNREAD, MISSING, UNSERVED = NoPodGroup.UNREAD, NoPodGroup.MISSING, NoPodGroup.UNSERVED
+GROUPED: dict[str, tuple[list[Pod], PodGroup | NoPodGroup, int | None]] = {
+    "the PodGroup says seven": ([by_label(n) for n in range(7)], SEVEN, 7),
+    "six of seven are there": ([by_label(n) for n in range(6)], SEVEN, None),
+    "an annotation before it": ([by_label(n, annotations=SAYS_FIVE) for n in range(5)], SEVEN, 5),
+    "it before the size": ([by_label(n, annotations={names.POD_GROUP_SIZE: "9"}) for n in range(7)], SEVEN, 7),
+    "it says nothing": ([by_label(n) for n in range(3)], PodGroup("shop", "train"), 3),
+    "not read yet: no plan": ([by_label(n) for n in range(3)], UNREAD, None),
+    "missing: it may still come": ([by_label(n, created=NOW - 99) for n in range(3)], MISSING, None),
+    "missing, and not needed": ([by_label(n, annotations=SAYS_FIVE) for n in range(5)], MISSING, 5),
+    "missing while others run": ([by_label(0, "n1"), by_label(1, "n1"), by_label(2)], MISSING, 1),
+    "no such objects: the parallelism of its Job": ([by_label(n) for n in range(3)], UNSERVED, 3),
+    "nobody names it": ([member(n, annotations=GROUP) for n in range(3)], SEVEN, 3),
+}
+
+
+@pytest.mark.parametrize(("pods", "group", "least"), GROUPED.values(), ids=GROUPED.keys())
+def test_what_a_pod_group_says(pods: list[Pod], group: PodGroup | NoPodGroup, least: int | None) -> None:
+    """It comes after the annotation and before the size; members that name it wait until it is known."""
+    found = gang_of(KEY, pods, lambda _owner: 3, lambda _key: group)
+    assert found is not None
+    assert (found.least(NOW), found.obstacle) == (least, "")
+    assert found.is_settled is (group is not UNREAD)
+
+
+def test_its_timeout_stands_in_for_the_annotation() -> None:
+    """After ten minutes the gang is reported; the annotation says something else, and counts."""
+    for pods, expected in (
+        ([by_label(0)], WaitTimeout(timedelta(minutes=10))),
+        ([by_label(0, annotations=SAYS_FIVE)], WaitTimeout(timedelta(hours=1), "start")),
+    ):
+        found = gang_of(KEY, pods, lambda _owner: 1, lambda _key: SEVEN)
+        assert found is not None
+        assert found.terms.wait_timeout == expected
+
+
+def test_what_is_missing_is_said() -> None:
+    found = gang_of(KEY, [by_label(0)], lambda _owner: 1, lambda _key: MISSING)
+    assert found is not None
+    assert (status_of(found, NOW).state, status_of(found, NOW).reason) == (State.ASSEMBLING, MISSING.value)
+
+
+def test_the_jobs_of_a_job_set_are_one_gang() -> None:
+    """No Job's number is that of the gang: while only the first Job has its pods, nothing starts."""
+    first = [member(n, annotations=GROUP, created=NOW - 1) for n in range(3)]
+    assert gang(first, ONE_OF_SEVERAL).least(NOW) is None
+    other = Owner("Job", "driver", "driver", "batch")
+    later = [member(3, annotations=GROUP, created=NOW - 1, owner=other)]
+    assert gang([*first, *later], ONE_OF_SEVERAL).least(NOW) is None
+    assert gang([*first, *later], ONE_OF_SEVERAL).least(NOW + 3) == 4
+
+
+def test_a_gang_of_one() -> None:
+    """Admission has made it a member, and it names no group: it waits for no other."""
+    solo = member(0, annotations={})
+    assert gang_key(solo) == Key("shop", "pod/m0")
+    found = gang_of(Key("shop", "pod/m0"), [solo], lambda _owner: 3)
+    assert found is not None
+    assert (found.least(NOW), found.obstacle) == (1, "")
+
+
+BELONGING: dict[str, tuple[Pod, Key | None]] = {
+    "by annotation": (member(0), KEY),
+    "by label": (by_label(0), KEY),
+    "the annotation before the label": (by_label(0, annotations={names.POD_GROUP: "other"}), Key("shop", "other")),
+    "a blank annotation": (by_label(0, annotations={names.POD_GROUP: " "}), KEY),
+    "a gang of one that has started": (kept(0, is_gated=False, annotations={}), Key("shop", "pod/m0")),
+    "a gate and no label": (member(0, annotations={}, labels={}), None),
+    "a label and no gate": (member(0, "n1", annotations={}), None),
+    "opted out": (member(0, labels={names.PLACEMENT: names.DISABLED}), None),
+}
+
+
+@pytest.mark.parametrize(("pod", "key"), BELONGING.values(), ids=BELONGING.keys())
+def test_where_a_pod_belongs(pod: Pod, key: Key | None) -> None:
+    assert gang_key(pod) == key
+
+
+STATUSES: dict[str, tuple[list[Pod], GroupStatus]] = {
+    "nobody is there": ([], GroupStatus("Pending")),
+    "they wait": ([by_label(n) for n in range(7)], GroupStatus("Pending")),
+    "some have nodes": ([by_label(0, "n1", phase="Pending")], GroupStatus("Unknown", 1)),
+    "all have nodes": ([by_label(n, "n1", phase="Pending") for n in range(7)], GroupStatus("Scheduling", 7)),
+    "all run": ([by_label(n, "n1", phase="Running") for n in range(7)], GroupStatus("Running", 7, 7)),
+    "one has failed": (
+        [by_label(n, "n1", phase="Failed" if n == 0 else "Running") for n in range(7)],
+        GroupStatus("Failed", 7, 6, 0, 1),
+    ),
+    "all have succeeded": ([by_label(n, "n1", phase="Succeeded") for n in range(7)], GroupStatus("Finished", 7, 0, 7)),
+}
+
+
+@pytest.mark.parametrize(("pods", "status"), STATUSES.values(), ids=STATUSES.keys())
+def test_what_a_pod_group_shows(pods: list[Pod], status: GroupStatus) -> None:
+    """Its phase is that of seven members together."""
+    assert status_for(SEVEN, pods) == status
+
+
+COPIED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "group and priority": ({"pod-group": "a", "priority": " 5 "}, {names.POD_GROUP: "a", names.PRIORITY: "5"}),
+    "the other spelling": ({"pod_group": "a", "pod-group": " "}, {names.POD_GROUP: "a"}),
+    "the prefix counts first": ({"pod-group": "a", "priority": "1", names.POD_GROUP: "b", names.PRIORITY: ""}, {}),
+    "too long": ({"pod-group": "a" * 254, "priority": "1" * 21}, {}),
+    "nothing": ({"x": "y"}, {}),
+}
+
+
+@pytest.mark.parametrize(("written", "added"), COPIED.values(), ids=COPIED.keys())
+def test_annotations_without_a_prefix(written: dict[str, str], added: dict[str, str]) -> None:
+    """They become ours, where ours are not there."""
+    assert copied(written) == added
 
 
 def test_members_above_the_number_start_as_they_come() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from placement import names
 from placement.decide import Reason
+from placement.gang.settings import Gangs
 from placement.model import Owner
 from serving.messages import Request
 from tests.builders.api import raw_new_pod, review
@@ -48,6 +49,41 @@ def gates(*given: dict[str, str]) -> dict[str, Any]:
 
 def test_a_member_gets_gate_label_and_priority() -> None:
     assert patch_of(member()) == [LABELLED, gates(GATE), TWIN]
+
+
+WITH_BARE = Gangs(enabled=True, bare_annotations=True, scheduler_names=("volcano",))
+
+
+def bare(annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
+    """The patch of such a pod, by path, where annotations without a prefix count."""
+    raw = raw_new_pod(JOB, annotations=annotations, labels={}, spec=spec)
+    patch = patch_of(raw, GateReviewer(WebhookMetrics(), twin, WITH_BARE))
+    return {each["path"]: each["value"] for each in patch}
+
+
+def test_annotations_without_a_prefix_count_where_that_is_switched_on() -> None:
+    """And a listed scheduler is replaced; the gate comes with all of it. A priority alone makes no member."""
+    made = bare({"pod-group": "a", "priority": "7"}, schedulerName="volcano")
+    annotations = {"pod-group": "a", "priority": "7", names.POD_GROUP: "a", names.PRIORITY: "7"}
+    assert made["/metadata/annotations"] == annotations
+    assert (made["/spec/schedulingGates"], made["/spec/schedulerName"]) == ([GATE], "default-scheduler")
+    assert "/metadata/labels" in made
+    assert bare({}, schedulerName="volcano").keys() >= {"/spec/schedulingGates", "/spec/schedulerName"}
+    assert bare({"priority": "7"}) == {"/metadata/annotations": {"priority": "7", names.PRIORITY: "7"}}
+    assert bare({"pod-group": "a"}, schedulerName="other") == {}
+    assert bare({"pod-group": "a"}, schedulerName="volcano", nodeName="n1") == {}
+
+
+def test_annotations_without_a_prefix_are_nothing_else() -> None:
+    """Nor is another scheduler's name."""
+    raw = raw_new_pod(JOB, annotations={"pod-group": "a"}, labels={}, spec={})
+    assert patch_of(raw) == []
+    assert patch_of(member(schedulerName="volcano")) == []
+
+
+def test_a_label_names_a_group_too() -> None:
+    raw = raw_new_pod(JOB, annotations={}, labels={names.POD_GROUP_LABEL: "a"}, spec={})
+    assert gates(GATE) in patch_of(raw)
 
 
 def test_what_is_there_stays() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from placement import names
+from placement.gang.belonging import gang_key
 from placement.gang.candidate import Claimant, Rules
 from placement.gang.claim import ClaimKey, RoomClaim, is_complete
 from placement.gang.clearing import Clearing
@@ -185,7 +186,7 @@ def swept(draft: Draft) -> Iterator[Action]:
 
 def _reason(draft: Draft, victims: Sequence[Pod]) -> str:
     """Who goes, and the cost."""
-    whose = sorted({f"{pod.namespace}/{pod.annotations.get(names.POD_GROUP, pod.name)}" for pod in victims})
+    whose = sorted({str(gang_key(pod) or pod.key) for pod in victims})
     named = [*whose[:MOST_NAMED], *([f"{len(whose) - MOST_NAMED} more"] if len(whose) > MOST_NAMED else [])]
     pods = "1 pod makes" if len(victims) == 1 else f"{len(victims)} pods make"
     return f"{pods} room: {', '.join(named)}; {_lost(draft, victims)}"
