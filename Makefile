@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 # files start in their order.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help venv demo test check generated lint types unit bench soak integration requirements image clean
+.PHONY: help venv demo test check generated lint types unit bench compare soak integration requirements image clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | while IFS='|' read -r target text; do printf '  make %-14s%s\n' "$$target" "$$text"; done
@@ -47,6 +47,9 @@ unit: $(READY) ## the tests that need no control plane
 
 bench: $(READY) ## benchmarks: print tables, write out/bench/*.json
 	@$(BIN)/python -m benchmarks
+
+compare: $(READY) ## gangs beside plain pods, Kueue, coscheduling and native ones, built on the first run; an hour
+	@$(BIN)/python -m benchmarks.compare
 
 soak: $(READY) ## proofs too long for every change: rotations, replicas, 100,000 reviews, laws with 20 times the examples, times
 	@SPOTWEAVE_REQUIRE_CLUSTER=1 SPOTWEAVE_SOAK=1 $(PYTEST) -m 'soak or timed' tests --timeout=0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import bound, evictions, fit, hostile, polling, scale, silent, spread, victims, walks
+from benchmarks import bound, evictions, fit, gangs, hostile, polling, scale, silent, spread, victims, walks
 from benchmarks.admission import compare as admission
 from benchmarks.creation import compare as creation
 
@@ -16,6 +16,7 @@ BENCHMARKS = {
     "bound": bound.main,
     "evictions": evictions.main,
     "fit": fit.main,
+    "gangs": gangs.main,
     "polling": polling.main,
     "scale": scale.main,
     "spread": spread.main,

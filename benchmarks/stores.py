@@ -13,9 +13,10 @@ from placement.configuration import Configuration
 from rebalancer.index import Index
 
 
-def index_in_memory(size: Size) -> tuple[Stores, Index]:
+def index_in_memory(size: Size, configuration: Configuration | None = None) -> tuple[Stores, Index]:
     """A whole cluster, and an index that has read it and follows its changes."""
-    stores, index = Stores(rows_of(REBALANCER)), Index(Configuration())
+    chosen = configuration or Configuration()
+    stores, index = Stores(rows_of(REBALANCER)), Index(chosen)
     stores.subscribe(index.observe)
     for resource, store in stores:
         store.replace(_objects(size, resource))

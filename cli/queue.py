@@ -65,4 +65,4 @@ def queued(picture: Picture) -> list[QueuedGang]:
     """As the rebalancer would find them now: it remembers of gangs what their pods say, and nothing else."""
     index = index_of(picture)
     made = plan(queuepreview.gang_scene(picture, index))
-    return queue_of(made.gangs, index.gangs, picture.now)
+    return queue_of(made.gangs, index.gangs, picture.now, index.ground.sites, picture.observed)

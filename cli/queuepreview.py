@@ -146,6 +146,8 @@ def gang_scene(picture: Picture, index: Index) -> Scene:
         gangs=index.restless_gangs(),
         nominated=index.nominated,
         candidates=index.candidates,
+        service_of=index.service_of,
+        observed=picture.observed,
         marked=list(index.marked.values()),
     )
 

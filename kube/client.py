@@ -27,6 +27,8 @@ LINE_BYTES = ANSWER_BYTES  # of a watch: one object
 CONNECTIONS = 32  # about ten watches, and writes beside them; more are opened when needed, but not kept
 
 JSON = "application/json"
+# The answer to a write may be its metadata alone: a pod's is a fifth of it.
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"  # merges lists by their keys; built-in resources only
@@ -108,9 +110,10 @@ class Client:
         *,
         content_type: str = MERGE_PATCH,
         timeout_seconds: float = ANSWER_SECONDS,
+        accept: str = JSON,
     ) -> Any:
         """`content_type` is one of the constants above; APPLY_PATCH needs `fieldManager` in the query."""
-        return self._write("PATCH", path, query, body, content_type, timeout_seconds)
+        return self._write("PATCH", path, query, body, content_type, timeout_seconds, accept)
 
     def delete(
         self, path: str, body: object = None, query: Query | None = None, *, timeout_seconds: float = ANSWER_SECONDS
@@ -146,9 +149,11 @@ class Client:
         body: object,
         content_type: str = JSON,
         timeout_seconds: float = ANSWER_SECONDS,
+        accept: str = JSON,
     ) -> Any:
         encoded = None if body is None else msgspec.json.encode(body)
-        return _parsed(f"{method} {path}", self._request(method, path, query, encoded, content_type, timeout_seconds))
+        answer = self._request(method, path, query, encoded, content_type, timeout_seconds, accept=accept)
+        return _parsed(f"{method} {path}", answer)
 
     def _request(
         self,
@@ -159,8 +164,10 @@ class Client:
         content_type: str | None = None,
         timeout_seconds: float = ANSWER_SECONDS,
         most_bytes: int = ANSWER_BYTES,
+        accept: str = JSON,
     ) -> bytes:
-        response = self._send(method, path, query, Bounds(timeout_seconds, most_bytes), body, content_type)
+        bounds = Bounds(timeout_seconds, most_bytes)
+        response = self._send(method, path, query, bounds, body, content_type, accept=accept)
         if response.status >= 300:
             raise _error(f"{method} {path}", response, response.data)
         return response.data
@@ -174,6 +181,7 @@ class Client:
         body: bytes | None = None,
         content_type: str | None = None,
         preload_content: bool = True,
+        accept: str = JSON,
     ) -> urllib3.BaseHTTPResponse:
         """One request, never repeated here: only the caller knows whether that would be safe."""
         try:
@@ -183,7 +191,7 @@ class Client:
                     method,
                     self._url(path, query),
                     body=body,
-                    headers=self._headers(content_type),
+                    headers=self._headers(content_type, accept),
                     timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
                     retries=False,
                     preload_content=preload_content,
@@ -197,9 +205,9 @@ class Client:
     def _url(self, path: str, query: Query | None) -> str:
         return f"{self.server}{path}?{urlencode(query)}" if query else f"{self.server}{path}"
 
-    def _headers(self, content_type: str | None) -> dict[str, str]:
+    def _headers(self, content_type: str | None, accept: str) -> dict[str, str]:
         """Asks the configuration each time, since tokens are refreshed by asking."""
-        headers = {"accept": JSON, "user-agent": self._user_agent}
+        headers = {"accept": accept, "user-agent": self._user_agent}
         if content_type is not None:
             headers["content-type"] = content_type
         settings: Mapping[str, Any] = self._configuration.auth_settings()

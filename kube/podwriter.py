@@ -14,7 +14,7 @@ from typing import Any
 
 from cachetools import TTLCache
 
-from kube.client import JSON_PATCH, STRATEGIC_PATCH, Client
+from kube.client import JSON_PATCH, MERGE_PATCH, METADATA, STRATEGIC_PATCH, Client
 from kube.crashpoints import NO_FAULTS, Call, Faults
 from kube.errors import (
     ApiError,
@@ -76,9 +76,7 @@ class PodWriter:
     ) -> Outcome:
         """Sets these annotations and labels, all in one; None removes one."""
         patch = {"metadata": {"uid": uid, "annotations": annotations, "labels": labels}}
-        return self._write(
-            Call.ANNOTATE, key, uid, lambda: self._client.patch(_path(key), patch, timeout_seconds=self._call_seconds)
-        )
+        return self._write(Call.ANNOTATE, key, uid, lambda: self._patch(_path(key), patch))
 
     def hand_over(
         self,
@@ -105,7 +103,11 @@ class PodWriter:
         return self._patch_json(key, wanted[-1])
 
     def _patch_json(self, key: Key, patch: Patch) -> None:
-        self._client.patch(_path(key), patch, content_type=JSON_PATCH, timeout_seconds=self._call_seconds)
+        self._patch(_path(key), patch, JSON_PATCH)
+
+    def _patch(self, path: str, patch: object, content_type: str = MERGE_PATCH) -> None:
+        seconds = self._call_seconds
+        self._client.patch(path, patch, content_type=content_type, timeout_seconds=seconds, accept=METADATA)
 
     def evict(self, key: Key, uid: str) -> Outcome:
         """Asks for its end, as its disruption budget allows."""
@@ -172,7 +174,7 @@ class PodWriter:
     ) -> Outcome:
         patch = {"metadata": {"uid": uid, "annotations": annotations}, "status": {"nominatedNodeName": node}}
         path = f"{_path(key)}/status"
-        return self._write(call, key, uid, lambda: self._client.patch(path, patch, timeout_seconds=self._call_seconds))
+        return self._write(call, key, uid, lambda: self._patch(path, patch))
 
     def start_member(self, pod: Pod, nodes: Sequence[str]) -> Outcome:
         """Takes our gate off and narrows its node affinity to these nodes (none: it stays as it is), all in one.
@@ -193,7 +195,7 @@ class PodWriter:
             call,
             pod.key,
             pod.uid,
-            lambda: self._client.patch(path, patch, content_type=STRATEGIC_PATCH, timeout_seconds=self._call_seconds),
+            lambda: self._patch(path, patch, STRATEGIC_PATCH),
         )
 
     def delete(self, key: Key, uid: str, grace_seconds: int | None = None) -> Outcome:
@@ -266,7 +268,7 @@ class PodWriter:
             Call.FAIL,
             key,
             uid,
-            lambda: self._client.patch(path, patch, content_type=STRATEGIC_PATCH, timeout_seconds=self._call_seconds),
+            lambda: self._patch(path, patch, STRATEGIC_PATCH),
         )
 
     def _write(self, call: Call, key: Key, uid: str, request: Callable[[], object]) -> Outcome:

@@ -120,6 +120,7 @@ class PodAnnotationsInFull(PodAnnotations):
     wait_timeout: str | None = msgspec.field(default=None, name=names.POD_GROUP_WAIT_TIMEOUT)
     classes: str | None = msgspec.field(default=None, name=names.POD_GROUP_CLASS)
     expected_runtime: str | None = msgspec.field(default=None, name=names.EXPECTED_RUNTIME)
+    availability_target: str | None = msgspec.field(default=None, name=names.AVAILABILITY_TARGET)
     time_limit: str | None = msgspec.field(default=None, name=names.TIME_LIMIT)
     on_partial_failure: str | None = msgspec.field(default=None, name=names.ON_PARTIAL_FAILURE)
     exclusive_node: str | None = msgspec.field(default=None, name=names.EXCLUSIVE_NODE)

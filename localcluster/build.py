@@ -79,7 +79,27 @@ DESCHEDULER = GoModule(
     (("descheduler", "sigs.k8s.io/descheduler/cmd/descheduler"),),
     3 * GIBIBYTE,
 )
-KARPENTER_DEFINITIONS = ("kwok/charts/crds", "kwok/apis/crds")  # directories of its module
+# Other ways to start gangs. They are built only by `make compare`.
+KUEUE = GoModule(
+    *("kueue", "kueue", "sigs.k8s.io/kueue"),
+    (("kueue", "sigs.k8s.io/kueue/cmd/kueue"),),
+    3 * GIBIBYTE,
+)
+COSCHEDULING = GoModule(
+    *("coscheduling", "coscheduling", "sigs.k8s.io/scheduler-plugins"),
+    (
+        ("scheduler", "sigs.k8s.io/scheduler-plugins/cmd/scheduler"),
+        ("controller", "sigs.k8s.io/scheduler-plugins/cmd/controller"),
+    ),
+    4 * GIBIBYTE,
+)
+# Directories of their modules with what they do not install themselves: CustomResourceDefinitions and, of Kueue, roles
+# and webhook configurations.
+MANIFESTS = {
+    KARPENTER: ("kwok/charts/crds", "kwok/apis/crds"),
+    KUEUE: ("config/components/crd/bases", "config/components/webhook"),
+    COSCHEDULING: ("config/crd/bases",),
+}
 
 
 @dataclass(frozen=True)
@@ -126,8 +146,8 @@ def build(source: GoModule, go: Go, target: Path, progress: Progress, label: str
         (built / default_output(package)).rename(built / name)
     if source is KWOK:
         _copy_stages(_module_directory(source, go, environment) / "kustomize/stage/fast", built / "stages")
-    if source is KARPENTER:
-        _copy_definitions(_module_directory(source, go, environment), built / "crds")
+    if source in MANIFESTS:
+        _copy_manifests(source, _module_directory(source, go, environment), built / "crds")
     target.parent.mkdir(exist_ok=True)
     built.rename(target)
 
@@ -193,10 +213,10 @@ def _copy_stages(kustomization: Path, target: Path) -> None:
             shutil.copyfile(path, target / path.name)
 
 
-def _copy_definitions(module: Path, target: Path) -> None:
-    """Karpenter does not install its CustomResourceDefinitions; they are files of its module."""
+def _copy_manifests(source: GoModule, module: Path, target: Path) -> None:
+    """They do not install their CustomResourceDefinitions; these are files of their modules."""
     target.mkdir()
-    for directory in KARPENTER_DEFINITIONS:
+    for directory in MANIFESTS[source]:
         for path in (module / directory).glob("*.yaml"):
             shutil.copyfile(path, target / path.name)
 

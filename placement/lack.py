@@ -25,6 +25,7 @@ class Lack(StrEnum):
     APART = "pod anti-affinity leaves no node"
     COMPANY = "no node has the pods that its affinity requires"
     SPREAD = "its topology spread leaves no node"
+    ODDS = "its chance to survive its run time there is {}"
     UNKNOWN_PODS = "not modelled: who its neighbours would be"
     UNKNOWN_CLAIMS = "not modelled: resource claims"
     UNKNOWN_DISKS = "not modelled: disks that the pod names itself"

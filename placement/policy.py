@@ -199,7 +199,7 @@ def _hold(text: str) -> timedelta:
     return timedelta() if text == "off" else parse_duration(text)
 
 
-def _target(text: str) -> Fraction:
+def parse_target(text: str) -> Fraction:
     share = parse_share(text)
     if not 0 < share < 1:
         raise ValueError(text)
@@ -226,6 +226,7 @@ TOPOLOGY_KEYS = {"zone": names.ZONE, "host": names.HOSTNAME, "instance-type": na
 # parser and the Warn policy (placement/lint.py) are made from the same shapes, so the policy never warns about a value
 # that is valid. The parser checks what a shape cannot: whether a time zone exists, or a range runs backwards.
 _SHARE_BELOW_ONE = r"0?\d{1,2}(?:\.\d{1,6})?%|0?\.\d{1,9}"
+TARGET_SHAPES = (_SHARE_BELOW_ONE, r".*[1-9].*")
 _WHOLE_PERCENT = r"0?\d{1,2}(?:\.\d{1,6})?%|100(?:\.0{1,6})?%"
 _SHARE = rf"{_WHOLE_PERCENT}|0?\.\d{{1,9}}|1\.0{{1,9}}|[01]"
 _TIME = r"(?:\d{1,8}[smhd]){1,6}"
@@ -295,9 +296,9 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         names.AVAILABILITY_TARGET,
-        _target,
+        parse_target,
         "a percentage above 0% and below 100% such as 99.9%",
-        (_SHARE_BELOW_ONE, r".*[1-9].*"),
+        TARGET_SHAPES,
     ),
     _choice(names.SPOT_FALLBACK, "on-demand", "wait"),
     Setting(names.SPOT_FALLBACK_AFTER, parse_duration, "a duration such as 60s, 5m or 1h30m", (_TIME,)),

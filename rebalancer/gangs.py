@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from placement import names
 from placement.gang.belonging import gang_key
+from placement.gang.evictable import is_solo
 from placement.gang.gang import Gang, GroupOf, SizeOf, gang_of
 from placement.model import Key, Pod
 
@@ -24,6 +25,7 @@ class GangMembers:
         self._gated: dict[str, Pod] = {}  # by UID: everything that has our gate
         self.marked: dict[str, Pod] = {}  # by UID: pods that are to make room for a gang
         self.nominated: dict[str, Pod] = {}  # by UID: pods without a node for which one is kept free
+        self.solo: dict[str, dict[str, Pod]] = {}  # by namespace and UID: pods that may make room one by one
         self.touched: set[Key] = set()
         self.freed = 0
         self._changes = 0
@@ -40,6 +42,9 @@ class GangMembers:
             self.nominated.pop(old.uid, None)
         if old is not None:
             self.marked.pop(old.uid, None)
+            self._forget_solo(old)
+        if new is not None and self._is_on and is_solo(new):
+            self.solo.setdefault(new.namespace, {})[new.uid] = new
         if new is not None and names.PREEMPTED_BY in new.annotations:
             self.marked[new.uid] = new
         if new is not None and new.is_gated and not new.terminating:
@@ -62,6 +67,11 @@ class GangMembers:
             if new.owner is not None:
                 self._of_owner.setdefault(new.owner.uid, set()).add(key)
             self.touched.add(key)
+
+    def _forget_solo(self, pod: Pod) -> None:
+        there = self.solo.get(pod.namespace)
+        if there is not None and there.pop(pod.uid, None) is not None and not there:
+            del self.solo[pod.namespace]
 
     def _forget_owner(self, pod: Pod, key: Key) -> None:
         if pod.owner is not None and pod.owner.uid in self._of_owner:

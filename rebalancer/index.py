@@ -11,13 +11,15 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from placement.configuration import Configuration
-from placement.gang.candidate import Candidate
+from placement.gang.candidate import Candidate, Claimant, is_lower
 from placement.gang.evictable import of_gangs, of_solo
 from placement.gang.gang import Gang
 from placement.gang.podgroup import GroupStatus, PodGroup, status_for
+from placement.gang.services import of_services
 from placement.intent import Readings, intent_of
 from placement.model import NO_AMOUNTS, Budget, Key, Namespace, Node, Pod, Subject
 from placement.plan.assess import Assessment, assess, stranded
@@ -213,12 +215,29 @@ class Index:
             if not group.is_over and known.relations.is_opted_in(group.namespace):
                 yield group, status_for(group, known.gangs.members(group.key))
 
-    def candidates(self) -> list[Candidate]:
-        """What may go for a gang, in opted-in namespaces."""
+    def candidates(self, claimant: Claimant) -> list[Candidate]:
+        """What may go for this gang by its priority, in opted-in namespaces."""
         known = self._catalogue
-        pods = (pod for there in known.occupancy.pods.values() for pod in there)
-        ours = (pod for pod in pods if known.relations.is_opted_in(pod.namespace))
-        return [*of_gangs(self.gangs.values()), *of_solo(ours)]
+        solo = [
+            pod
+            for name, there in known.gangs.solo.items()
+            if known.relations.is_opted_in(name)
+            for pod in there.values()
+        ]
+        services = of_services(self.assessments.values(), claimant)
+        return [
+            each
+            for each in chain(of_gangs(self.gangs.values()), of_solo(solo), services)
+            if each.key != claimant.key and is_lower(each, claimant)
+        ]
+
+    def service_of(self, pod: Pod) -> Assessment | None:
+        """Of the Deployment or StatefulSet that has the pod, if it is ours to look after."""
+        if pod.owner is None:
+            return None
+        revision = self._catalogue.relations.sets.get(pod.owner.uid)
+        owner = pod.owner if revision is None else revision.owner
+        return None if owner is None else self.assessments.get(owner.uid)
 
     @property
     def marked(self) -> Mapping[str, Pod]:

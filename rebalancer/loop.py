@@ -15,6 +15,7 @@ from random import uniform
 from threading import Event
 
 from placement.gang.retries import Retries
+from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outages
 from placement.plan.actions import Plan
 from placement.plan.gathering import Gathering
@@ -43,6 +44,7 @@ class Watched:
     is_leading: Callable[[], bool]
     outages: Callable[[], Outages]
     is_paused: Callable[[float], bool]
+    observed: Callable[[], Observed] = lambda: NOTHING_OBSERVED
     now: Callable[[], float] = time.time
     timer: Callable[[], float] = time.monotonic
 
@@ -150,6 +152,8 @@ class Loop:
             index.nominated,
             [pod for pod in index.strays if not expectations.awaits(pod)],
             index.candidates,
+            index.service_of,
+            self._watched.observed(),
             list(marked.values()),
             expectations.marking(marked),
             expectations.preempted(),

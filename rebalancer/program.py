@@ -124,6 +124,7 @@ class RebalancerProgram:
             is_leading=self._leader.is_leading,
             outages=lambda: self._outages.current,
             is_paused=self._is_paused,
+            observed=lambda: self._observed.current,
         )
         self.loop = Loop(self._index, executor, watched, self._tell, self._wake, self.pulse)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placement.gang.gang import State
+from placement.gang.survival import Survival, survival
 from placement.gang.terms import sentence
 from placement.gang.victims import Victim
 from placement.model import Class
@@ -15,7 +16,6 @@ from placement.observation import NOTHING_OBSERVED, Observed
 from placement.plan.ground import Site, Sites
 from placement.plan.preview import GangPreview
 from report.savings import Prices, Savings, charged
-from report.survival import Survival, survival
 
 MOST_LINES = 20  # of nodes, and of pods
 

@@ -11,13 +11,13 @@ from placement import names
 from placement.gang.claim import claim_of
 from placement.gang.gang import GangStatus, State
 from placement.gang.reservation import Reservation, reservation_of
+from placement.gang.survival import survival
 from placement.gang.terms import sentence
 from placement.model import Pod
 from placement.observation import NOTHING_OBSERVED, Observed
 from placement.plan.ground import Sites
 from report.queue import QueuedGang
 from report.sentences import moment
-from report.survival import survival
 
 MOST_MEMBERS = 500  # that are listed
 

@@ -11,10 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from placement.gang.gang import Gang, GangStatus, State, status_of
+from placement.gang.odds import odds_of
 from placement.gang.terms import sentence
 from placement.model import Key
+from placement.observation import NOTHING_OBSERVED, Observed
+from placement.plan.ground import Sites
 from report.sentences import moment
 
+NO_SITES: Sites = {}
 NO_GANGS = "No gang. Members carry the annotation spotweave.dev/pod-group on the pod template."
 GANGS_OFF = "Gangs are switched off: the configuration does not say `gangs: {enabled: true}`."
 STYLES = {
@@ -31,10 +35,12 @@ class QueuedGang:
     """A gang as it is shown."""
 
     status: GangStatus
+    chance: float | None = None  # that it survives its expected run time where it is, or is about to go
 
     @property
     def raw(self) -> dict[str, Any]:
         status, gang = self.status, self.status.gang
+        runtime = gang.terms.expected_runtime
         return {
             "namespace": gang.key.namespace,
             "name": gang.key.name,
@@ -50,16 +56,30 @@ class QueuedGang:
             "priority": {"spec": gang.priority, "effective": gang.wish},
             "classes": [str(of) for of in gang.terms.classes],
             "since": datetime.fromtimestamp(gang.since, UTC).isoformat(),
+            "expectedRuntimeSeconds": None if runtime is None else runtime.total_seconds(),
+            "survival": None if self.chance is None else round(self.chance, 6),
             "isLate": status.is_late,
             "mistakes": [sentence(each) for each in gang.declared.mistakes],
         }
 
 
-def queue_of(planned: Sequence[GangStatus], gangs: Mapping[Key, Gang], now: float) -> list[QueuedGang]:
+def queue_of(
+    planned: Sequence[GangStatus],
+    gangs: Mapping[Key, Gang],
+    now: float,
+    sites: Sites = NO_SITES,
+    observed: Observed = NOTHING_OBSERVED,
+) -> list[QueuedGang]:
     """Those that wait or start, as a plan left them, then those that run."""
     known = {each.gang.key for each in planned}
     running = [status_of(gangs[key], now) for key in sorted(gangs.keys() - known)]
-    return [QueuedGang(_as_it_is(each)) for each in (*planned, *running)]
+    return [QueuedGang(_as_it_is(each), _chance(each, sites, observed)) for each in (*planned, *running)]
+
+
+def _chance(status: GangStatus, sites: Sites, observed: Observed) -> float | None:
+    """From the start where its members are, or room is kept for them; else where the plan would put them."""
+    nodes = {pod.node or pod.nominated for pod in status.gang.pods} & sites.keys()
+    return odds_of(status.gang.terms, observed).chance(sites[node] for node in nodes) if nodes else status.chance
 
 
 _URGENCY = (
@@ -87,7 +107,8 @@ def in_order(found: Iterable[QueuedGang]) -> tuple[QueuedGang, ...]:
 def _as_it_is(status: GangStatus) -> GangStatus:
     """What a plan is about to reserve is not reserved yet."""
     if status.state is State.RESERVED and not status.gang.reservations:
-        return replace(status, state=State.WAITING, reason="there is room for it now")
+        _, semicolon, survives = status.reason.partition("; ")
+        return replace(status, state=State.WAITING, reason=f"there is room for it now{semicolon}{survives}")
     if status.state is State.EVICTING and not status.gang.reservations:
         return replace(status, state=State.WAITING)
     return status

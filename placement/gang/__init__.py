@@ -2,6 +2,6 @@
 
 `terms` reads what members declare, `gang` derives a gang's state from its pods, `reservation` reads and writes the plan
 that a pod carries. `placement.plan.planners.gangs` starts them, `placement.plan.planners.reservations` ends what was
-begun. `evictable` lists what may go for a gang, `victims` chooses among it, `claim` is the mark that victims carry, and
-`placement.plan.planners.preemption` evicts them.
+begun. `evictable` and `services` list what may go for a gang, `victims` chooses among it, `claim` is the mark that
+victims carry, and `placement.plan.planners.preemption` evicts them.
 """

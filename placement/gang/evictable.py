@@ -1,7 +1,7 @@
 """What might go for a gang: running gangs, and single pods that no workload keeps at a number.
 
-Pods of Deployments and StatefulSets are none, unless they are members of a gang: a service is to be taken below its
-replicas by nobody. Pods that say that they are not to be disrupted are not preemptible.
+Pods of Deployments and StatefulSets are another matter (`placement.gang.services`), unless they are members of a gang.
+Pods that say that they are not to be disrupted are not preemptible.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def of_gangs(gangs: Iterable[Gang]) -> Iterator[Candidate]:
                 gang.priority,
                 min(map(began, gang.running)),
                 gang.needed or len(gang.running),
-                _may_go(gang.running),
+                may_go(gang.running),
                 "its start" if is_moving else "",
             )
 
@@ -36,13 +36,17 @@ def of_gangs(gangs: Iterable[Gang]) -> Iterator[Candidate]:
 def of_solo(pods: Iterable[Pod]) -> Iterator[Candidate]:
     """Bare pods, and those of Jobs, that are members of no gang."""
     for pod in pods:
-        is_solo = pod.owner is None or pod.owner.kind == "Job"
-        if not (is_solo and pod.is_on_node and not pod.terminating and not pod.is_released):
-            continue
-        if pod.labels.get(names.PLACEMENT) == names.DISABLED or gang_key(pod) is not None:
+        if not is_solo(pod) or pod.labels.get(names.PLACEMENT) == names.DISABLED:
             continue
         priority = effective_priority(pod)
-        yield Candidate(pod.key, (pod,), priority, pod.needs.priority, began(pod), is_preemptible=_may_go((pod,)))
+        yield Candidate(pod.key, (pod,), priority, pod.needs.priority, began(pod), is_preemptible=may_go((pod,)))
+
+
+def is_solo(pod: Pod) -> bool:
+    """It runs, and nobody keeps a number of its kind."""
+    is_free = pod.owner is None or pod.owner.kind == "Job"
+    is_there = is_free and pod.is_on_node and not pod.terminating and not pod.is_released
+    return is_there and gang_key(pod) is None
 
 
 def began(pod: Pod) -> float:
@@ -51,7 +55,8 @@ def began(pod: Pod) -> float:
     return pod.created if found is None else max(pod.created, found.at)
 
 
-def _may_go(pods: tuple[Pod, ...]) -> bool:
+def may_go(pods: tuple[Pod, ...]) -> bool:
+    """None of them says that it is not to be disrupted."""
     return is_preemptible(pods) and not any(
         pod.annotations.get(names.SAFE_TO_EVICT) == "false" or pod.annotations.get(names.DO_NOT_DISRUPT) == "true"
         for pod in pods

@@ -215,6 +215,7 @@ class GangStatus:
     is_late: bool = False  # its wait-timeout is over
     was_given_up: bool = False  # the room that was being made for it
     lack: Lack | None = None  # what its members lacked, where a place was looked for and not found
+    chance: float | None = None  # that it survives its expected run time where it is about to go
 
     @property
     def counts(self) -> str:

@@ -3,6 +3,7 @@
     `19a2f/1750000000.250/node-7`       a plan of 1750000000.250 keeps room for the member on node-7
     `19a2f/1750000000.250/node-7/wait` the same; the room is not free before the plan's victims have gone
     `19a2f+/1750000000.250/node-7`      the same, written a second time right before the start
+    `19a2f++/1750000000.250/node-7/wait` the same, written a third time while victims end
     `19a2f/1750000000.250/node-7/undo`  it started by that plan, and the plan is undone: it is evicted, with all others
 
 With the nomination (`status.nominatedNodeName`) it is the reservation. It stays when the gate is taken off: then it
@@ -64,6 +65,14 @@ def reserved(pod: Pod) -> Reservation | None:
     """The reservation that holds for a member with its gate: annotation and nomination agree."""
     found = reservation_of(pod) if pod.is_gated and pod.nominated else None
     return found if found is not None and found.node == pod.nominated and not found.is_undone else None
+
+
+def made_at(plan: str) -> float | None:
+    """When a plan was made, by its id; None: it is none of ours."""
+    try:
+        return int(plan.rstrip(AGAIN), 16) / 1000
+    except ValueError:
+        return None
 
 
 def plan_id(now: float) -> str:

@@ -2,13 +2,15 @@
 
 A try searches the whole cluster, so hundreds of gangs that wait must not be tried in every pass. Example: a gang finds
 no room at 0 s. A pod that ends at 0.1 s has it tried again at 0.2 s. If nothing happens, that is after 2 s, then after
-4 s more, up to once a minute. Each wait is varied by a fifth, so that gangs do not come all at once.
+4 s more, up to once a minute. Each wait is varied by a fifth, so that gangs do not come all at once, and lasts until
+the next quarter of it, so that many come together: what refuses one gang refuses all that are like it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from placement.backoff import doubled
 from placement.gang.gang import Gang, GangStatus, State
@@ -68,7 +70,8 @@ class Retries:
             if each.was_tried:
                 wait = doubled(FIRST_SECONDS, tries, LONGEST_SECONDS) * self._between(LEAST_SHARE, MOST_SHARE)
                 members = _members(each.gang)
-                due = timer + wait
+                grid = max(FIRST_SECONDS, wait / 4)
+                due = ceil((timer + wait) / grid) * grid if tries else timer + wait
                 self._tried[each.gang.key] = Tried(members, freed, timer, due, tries + 1, each.reason, each.gang)
             elif (each.state is State.ROLLING_BACK or each.was_given_up) and (
                 before is None or before.members or timer > before.due

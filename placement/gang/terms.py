@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from placement import names
 from placement.model import Class
-from placement.policy import LONGEST_SHOWN, Mistake, parse_count
+from placement.policy import LONGEST_SHOWN, TARGET_SHAPES, Mistake, parse_count, parse_target
 from placement.window import parse_duration
 
 LONGEST_NAME = 253
@@ -45,6 +46,7 @@ class GangTerms:
     wait_timeout: WaitTimeout | None = None
     classes: tuple[Class, ...] = ()  # in the wanted order; (): the pods' own affinity decides
     expected_runtime: timedelta | None = None
+    availability_target: Fraction | None = None  # the chance to survive its run time that is good enough for spot
     on_partial_failure: str = REPAIR
     preemptible: bool = True
     priority: int | None = None
@@ -188,6 +190,12 @@ ROWS: Mapping[str, Row] = {
         (_CLASSES,),
     ),
     names.EXPECTED_RUNTIME: Row("expected_runtime", _duration, "a duration such as 2h30m", (_TIME, _NOT_ZERO)),
+    names.AVAILABILITY_TARGET: Row(
+        "availability_target",
+        parse_target,
+        "a percentage above 0% and below 100% such as 99.9%",
+        TARGET_SHAPES,
+    ),
     names.TIME_LIMIT: Row("", _time_limit, "no time limit", _NOTHING_YET),
     names.ON_PARTIAL_FAILURE: Row("on_partial_failure", _on_partial_failure, REPAIR, (REPAIR,)),
     names.EXCLUSIVE_NODE: Row("", _exclusive_node, "no exclusive nodes", _NOTHING_YET),

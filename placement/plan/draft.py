@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from placement.gang.candidate import Candidate
 from placement.gang.claim import ClaimKey, claims_of
-from placement.gang.gang import GangStatus
+from placement.gang.gang import Gang, GangStatus
+from placement.gang.odds import Odds, odds_of
 from placement.model import Key, Pod
 from placement.outage import Outage
 from placement.outcome import Outcome
@@ -52,10 +52,9 @@ class Draft:
         """What is done about pods that find no node because of us. Looked for once, when a planner first asks."""
         return self.way_out.freed()
 
-    @cached_property
-    def candidates(self) -> Sequence[Candidate]:
-        """What may go for a gang."""
-        return () if self.scene.candidates is None else self.scene.candidates()
+    def odds(self, gang: Gang) -> Odds:
+        """What its chance to survive is worked out from."""
+        return odds_of(gang.terms, self.scene.observed)
 
     def siblings(self, wish: Wish) -> tuple[Member, ...]:
         """The members of its workload, itself among them."""

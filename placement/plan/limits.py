@@ -78,6 +78,10 @@ class MoveLimits:
         if wish.how is How.RELEASE:
             self._quota_taken.setdefault(workload.namespace, Counter()).update(_asked(pod))
 
+    def promise_victim(self, workload_uid: str) -> None:
+        """One of its pods makes room for a gang: that counts for its own workload, as a move would."""
+        self._per_workload[workload_uid] += 1
+
     def promise_to(self, budgets: Sequence[Budget]) -> None:
         """One pod that these budgets select is evicted."""
         self._disrupted.update(str(budget.key) for budget in budgets)

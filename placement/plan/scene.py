@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placement.classes import Classes
-from placement.gang.candidate import Candidate
+from placement.gang.candidate import Candidate, Claimant
 from placement.gang.gang import Gang
 from placement.model import Budget, Class, Key, Pod, Pool
+from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Demand, Outages, Shape
 from placement.outcome import Outcome
 from placement.plan.actions import How
@@ -63,7 +64,9 @@ class Scene:
     resting: Mapping[Key, str] = field(default_factory=dict)  # gangs that were tried a moment ago, and why they wait
     nominated: Collection[Pod] = ()  # pods of others for which a node is kept free
     strays: Collection[Pod] = ()  # pods with our gate that no gang will ever start
-    candidates: Callable[[], Sequence[Candidate]] | None = None  # what may go for a gang; None: nothing may
+    candidates: Callable[[Claimant], Sequence[Candidate]] | None = None  # what may go for a gang; None: nothing may
+    service_of: Callable[[Pod], Assessment | None] = lambda _pod: None  # the workload that a pod serves for
+    observed: Observed = NOTHING_OBSERVED  # losses of spot pools
     marked: Sequence[Pod] = ()  # pods that are to make room for a gang
     marking: Collection[Key] = ()  # gangs for which such marks were written or removed, and that is not seen yet
     preempted: Mapping[str, int] = field(default_factory=dict)  # evicted for gangs this hour, by namespace; "": in all

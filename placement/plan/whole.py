@@ -2,14 +2,20 @@
 
 Example: 8 members, `pod-group-class: spot,on-demand`. Spot pools hold 5, 8 and 3 of them: they go to the second pool,
 because a gang dies with its first member, and one pool is lost less often than two. Had the pools held 5, 4 and 3, they
-would go to the first two. Had spot held 7 in all, they would go to on-demand.
+would go to the first two. Had spot held 7 in all, they would go to on-demand. Of pools that hold as many, they go to
+those that are lost least; and with `expected-runtime` and `availability-target` they go to spot only if the chance to
+survive there is good enough (`placement.gang.odds`).
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, islice
 
-from placement.lack import NoPlace
+from placement.gang.odds import NO_ODDS, Odds, share
+from placement.lack import Lack, NoPlace
 from placement.model import Class, Pod, Pool
 from placement.plan.ground import Site
 from placement.plan.room import NO_NODES, Joint, Room, joint, size_of
@@ -17,6 +23,9 @@ from placement.plan.search import PASSING, Search
 from placement.plan.stock import Stock
 
 MOST_POOLS = 40  # where there are more, none is preferred: each asks for a search of its own
+FEW = 400  # pods times pools: so much is placed pool by pool
+MOST_SETS = 5_000  # of pools, to choose the safest from
+MOST_TRIES = 4  # of these sets: what looks at other pods may not fit as the numbers say
 Where = tuple[Class, Pool]
 
 
@@ -46,17 +55,31 @@ class Seating:
         return found.node.name
 
 
-def places(room: Room, pods: Sequence[Pod], least: int, classes: Sequence[Class]) -> Joint | NoPlace:
-    """Places for as many of the pods as there is room for, `least` of them at least; or what is missing."""
+def places(
+    room: Room, pods: Sequence[Pod], least: int, classes: Sequence[Class], odds: Odds = NO_ODDS
+) -> Joint | NoPlace:
+    """Places for as many of the pods as there is room for, `least` of them at least; or what is missing.
+
+    Spot where the chance to survive is too small is passed over, as long as another class is left to try.
+    """
     hardest_first = sorted(pods, key=lambda pod: (size_of(pod), pod.name), reverse=True)
     stock = room.beside_all()
     refusal: NoPlace | None = None
     for sites in _tiers(room, classes):
         found = joint(hardest_first, Seating(room, stock.copy(), sites).find)
-        if len(found.places) >= least:
-            return _gathered(room, stock, sites, hardest_first, found)
-        refusal = found.refused[0][1]
+        if len(found.places) < least:
+            refusal = found.refused[0][1] if refusal is None or refusal.lack is not Lack.ODDS else refusal
+            continue
+        found = _gathered(room, stock, sites, hardest_first, found, odds)
+        chance = odds.too_small(_touched(room, found)) if len(classes) > 1 else None
+        if chance is None or not any(site.spot_pool for site in _touched(room, found)):
+            return found
+        refusal = NoPlace(Lack.ODDS, f"{share(chance)}, below {share(odds.target or 0)}")
     return refusal or NO_NODES
+
+
+def _touched(room: Room, found: Joint) -> list[Site]:
+    return [room.ground.sites[node] for node in dict.fromkeys(found.places.values())]
 
 
 def _tiers(room: Room, classes: Sequence[Class]) -> Iterator[list[Site]]:
@@ -70,26 +93,62 @@ def _tiers(room: Room, classes: Sequence[Class]) -> Iterator[list[Site]]:
         yield [site for of in classes for site in room.targets(of)]
 
 
-def _gathered(room: Room, stock: Stock, sites: Sequence[Site], pods: Sequence[Pod], found: Joint) -> Joint:
-    """As many pods in as few pools as can be; as they were found where that takes as many pools."""
+def _gathered(room: Room, stock: Stock, sites: Sequence[Site], pods: Sequence[Pod], found: Joint, odds: Odds) -> Joint:
+    """As many pods in as few pools as can be, of those the ones that are lost least; else as they were found."""
     pools: dict[Where, list[Site]] = {}
     for site in sites:
         pools.setdefault((site.of, site.pool), []).append(site)
-    where = {site.name: (site.of, site.pool) for site in sites}
-    touched = {where[node] for node in found.places.values()}
-    if len(touched) == 1 or len(pools) > MOST_POOLS:
+    rates = {each: odds.pool_rate(there[0]) for each, there in pools.items()}
+    touched = {(site.of, site.pool) for site in _touched(room, found)}
+    is_safest = len(touched) == 1 and rates[next(iter(touched))] <= min(rates.values())
+    if is_safest or len(pools) > MOST_POOLS:
         return found
-    holds = {each: len(joint(pods, Seating(room, stock.copy(), there).find).places) for each, there in pools.items()}
-    chosen: list[Site] = []
-    for number, each in enumerate(sorted(pools, key=lambda each: -holds[each]), 1):
-        chosen += pools[each]
-        if number >= len(touched):
-            return found
-        if sum(sorted(holds.values(), reverse=True)[:number]) >= len(found.places):
-            closer = joint(pods, Seating(room, stock.copy(), chosen).find)
-            if len(closer.places) >= len(found.places):
-                return closer
+    holds = _holds(room, stock, pools, pods)
+    for chosen in islice(_sets(holds, rates, len(found.places), len(touched)), MOST_TRIES):
+        there = [site for each in chosen for site in pools[each]]
+        closer = joint(pods, Seating(room, stock.copy(), there).find)
+        if len(closer.places) >= len(found.places):
+            return closer
     return found
+
+
+def _holds(room: Room, stock: Stock, pools: Mapping[Where, Sequence[Site]], pods: Sequence[Pod]) -> Mapping[Where, int]:
+    """How many of the pods each pool holds, beside nothing else: for few pods by the fit test, else by their amounts.
+
+    What is chosen by it is tried by the fit test in any case.
+    """
+    if len(pods) * len(pools) <= FEW:
+        return {each: len(joint(pods, Seating(room, stock.copy(), there).find).places) for each, there in pools.items()}
+    asked = Counter({"pods": len(pods)})
+    for pod in pods:
+        asked.update(pod.needs.requests)
+    usual = {key: amount / len(pods) for key, amount in asked.items() if amount}
+    reached = {site.name for pod in {id(pod.needs): pod for pod in pods}.values() for site in room.open_to(pod)}
+
+    def holds(site: Site) -> int:
+        left = stock.left(site, usual)
+        return max(0, int(min(there // amount for there, amount in zip(left, usual.values(), strict=True))))
+
+    return {each: sum(holds(site) for site in there if site.name in reached) for each, there in pools.items()}
+
+
+def _sets(
+    holds: Mapping[Where, int], rates: Mapping[Where, float], enough: int, most: int
+) -> Iterator[Sequence[Where]]:
+    """Sets of as few pools as hold enough pods, those first that are lost least; no more pools than were found.
+
+    Example: eight pods; pools hold 6, 5, 4 and 3, and are lost 4, 2, 1 and 1 times a month. Two are enough: 5 + 4 (3
+    losses), 5 + 3 (3), 6 + 4 (5), 6 + 3 (5), 6 + 5 (6).
+    """
+    largest = sorted(holds, key=lambda each: (-holds[each], rates[each], each))
+    fewest = next((n for n in range(1, most + 1) if sum(holds[each] for each in largest[:n]) >= enough), None)
+    if fewest is None:
+        return
+    if math.comb(len(largest), fewest) > MOST_SETS:  # the largest alone
+        yield largest[:fewest]
+        return
+    sets = [each for each in combinations(largest, fewest) if sum(holds[one] for one in each) >= enough]
+    yield from sorted(sets, key=lambda each: (sum(rates[one] for one in each), -sum(holds[one] for one in each)))
 
 
 def holds(room: Room, pods: Iterable[Pod], nodes: Mapping[str, str]) -> NoPlace | None:

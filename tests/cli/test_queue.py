@@ -49,6 +49,8 @@ def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
         "priority": {"spec": 0, "effective": 0},
         "classes": ["on-demand", "spot"],
         "since": "2025-06-15T15:06:35+00:00",
+        "expectedRuntimeSeconds": None,
+        "survival": None,
         "isLate": False,
         "mistakes": [],
     }

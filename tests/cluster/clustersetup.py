@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -34,6 +34,7 @@ from tests.cluster.namespaceuser import NamespaceUser, failed_open, label, wait_
 from tests.cluster.servinghistory import ServingHistory, tracking_serving
 
 CONFIGURATION = "moves: {minAge: 1s, coolDown: 2m, timeout: 60s, afterRollout: 0s}\n"
+NO_ARGUMENTS: Mapping[str, tuple[str, ...]] = {}
 PLAIN = "plain"  # a namespace that is not opted in
 START_SECONDS = 2
 PATIENCE_SECONDS = 120.0
@@ -312,11 +313,15 @@ def cluster_setup(
     profile: Profile | None = None,
     configuration: str = CONFIGURATION,
     webhooks: int = 2,
+    arguments: Mapping[str, tuple[str, ...]] = NO_ARGUMENTS,
 ) -> Iterator[ClusterSetup]:
-    """So many webhooks and rebalancers, and two namespaces, of which `shop` is opted in."""
+    """So many webhooks and rebalancers, and two namespaces, of which `shop` is opted in.
+
+    `arguments` are more ones for parts of the control plane, by part.
+    """
     config = directory / "config.yaml"
     config.write_text(configuration)
-    options = Options(controller_qps=200, controller_burst=400)
+    options = Options(controller_qps=200, controller_burst=400, extra_arguments=arguments)
     with (
         LocalCluster.start(profile or demo_profile(), options=options) as cluster,
         running(cluster.kubeconfig, webhooks, config, log_level="info", rebalancers=rebalancers) as installed,

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import threading
-import time
+import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from kube.client import Client
+from localcluster.parts import APISERVER
 from localcluster.profile import parse_profile
 from placement import names
 from tests.builders.api import raw_pod_spec, raw_workload
 from tests.cluster.clustersetup import ClusterSetup, cluster_setup
 from tests.cluster.namespaceuser import wait_for
+from tests.cluster.startobserver import BOUND_SECONDS, StartObserver, observing_starts
+from tests.timing import within
 
 MEMBERS = 8
-TORN_SECONDS = 2.0  # so long at most a gang may be partly on nodes
+SCHEDULER_USER = "system:kube-scheduler"
+BINDINGS = {"level": "Metadata", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods/binding"]}]}
+AUDITED = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [BINDINGS, {"level": "None"}],
+}
 CONFIGURATION = "gangs: {enabled: true}\nmoves: {minAge: 1s, afterRollout: 0s}\n"
 # Two members fit on a node, so eight on four.
 POOL = {"name": "od", "class": "on-demand", "zone": "zone-a", "instanceType": "m5", "count": 4, "cpu": 8}
@@ -28,16 +40,39 @@ CPU = "3"
 
 @contextmanager
 def gang_setup(directory: Path, rebalancers: int = 1, configuration: str = CONFIGURATION) -> Iterator[GangSetup]:
-    with cluster_setup(directory, rebalancers, PROFILE, configuration, webhooks=1) as made:
-        yield GangSetup(made)
+    """All bindings are written down, and all starts are watched."""
+    policy, log = directory / "audit.yaml", directory / "audit.log"
+    policy.write_text(yaml.safe_dump(AUDITED))
+    audit = (f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking")
+    with (
+        cluster_setup(directory, rebalancers, PROFILE, configuration, 1, {APISERVER: audit}) as made,
+        observing_starts(made.user.client, MEMBERS) as starts,
+    ):
+        yield GangSetup(made, starts, log)
 
 
 @dataclass
 class GangSetup:
-    """The setup, and what was seen of each gang."""
+    """The setup, and what was seen of each start."""
 
     setup: ClusterSetup
-    torn: dict[str, float] = field(default_factory=dict)  # for how long a gang was partly on nodes
+    starts: StartObserver
+    audit_log: Path
+
+    def binders(self) -> Counter[str]:
+        """Who has bound how many pods, by the API server's audit log."""
+        entries = [json.loads(line) for line in self.audit_log.read_text().splitlines()]
+        done = [each for each in entries if each["responseStatus"]["code"] == 201]
+        return Counter(each["user"]["username"] for each in done)
+
+    def check_starts(self) -> None:
+        """None was partial, and the scheduler alone has bound pods. How soon all were bound is judged in soaks."""
+        self.starts.check()
+        if self.starts.bound_after:
+            slowest = max(self.starts.bound_after)
+            print(f"{self.starts.whole} whole starts, 0 partial ones")
+            within("from the last gate to the last member on a node, at most", slowest, BOUND_SECONDS)
+        assert set(self.binders()) <= {SCHEDULER_USER}
 
     @property
     def client(self) -> Client:
@@ -56,6 +91,7 @@ class GangSetup:
         **spec: Any,
     ) -> None:
         """A Deployment whose pods are one gang of its name; they run until they are deleted."""
+        self.starts.expect(name, members)
         raw = raw_workload("Deployment", name, members)
         written = {names.POD_GROUP: name, **(annotations or {})}
         raw["spec"]["template"] = {
@@ -66,6 +102,7 @@ class GangSetup:
 
     def create_job(self, name: str, members: int = MEMBERS, cpu: str = CPU) -> None:
         """The same as a Job, whose pods end by themselves a moment after they have started."""
+        self.starts.expect(name, members)
         meta = {"labels": {"app": name}, "annotations": {names.POD_GROUP: name}}
         template = {"metadata": meta, "spec": {**pod_spec(cpu), "restartPolicy": "Never"}}
         spec = {"parallelism": members, "completions": members, "template": template}
@@ -75,11 +112,11 @@ class GangSetup:
         self.setup.user.delete("Deployment", name)
         wait_for(f"{name} to be gone", lambda: not self.all_of(name))
 
-    def fill(self, name: str, pods: int = 1, cpu: str = CPU) -> None:
+    def fill(self, name: str, pods: int = 1, cpu: str = CPU, **spec: Any) -> None:
         """Pods without a gang."""
         for number in range(pods):
             meta = {"name": f"{name}-{number}", "labels": {"app": name}}
-            self.client.post(self.setup.user.pods_path, {"metadata": meta, "spec": pod_spec(cpu)})
+            self.client.post(self.setup.user.pods_path, {"metadata": meta, "spec": {**pod_spec(cpu), **spec}})
 
     def all_of(self, name: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.client.get_json(self.setup.user.pods_path, {"labelSelector": f"app={name}"})[
@@ -102,6 +139,11 @@ class GangSetup:
         pods = self.setup.user.pods(name)
         return sum("nominatedNodeName" in pod["status"] and "nodeName" not in pod["spec"] for pod in pods)
 
+    def marked(self) -> list[str]:
+        """Pods that are to make room for a gang."""
+        pods = self.client.get_json(self.setup.user.pods_path)["items"]
+        return [pod["metadata"]["name"] for pod in pods if names.PREEMPTED_BY in pod["metadata"].get("annotations", {})]
+
     def is_whole(self, name: str, members: int = MEMBERS) -> bool:
         return self.bound(name) == members
 
@@ -115,30 +157,6 @@ class GangSetup:
         client.delete(user.path("Deployment"))
         client.delete(user.pods_path, query={"gracePeriodSeconds": 0})
         wait_for("the pods to go", lambda: not client.get_json(user.pods_path)["items"])
-
-    @contextmanager
-    def watching(self, *gangs: str) -> Iterator[None]:
-        """Notes for how long each of these gangs is partly on nodes."""
-        stop = threading.Event()
-        thread = threading.Thread(target=self._watch, args=(gangs, stop), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-
-    def _watch(self, gangs: tuple[str, ...], stop: threading.Event) -> None:
-        since: dict[str, float] = {}
-        while not stop.wait(0.1):
-            for name in gangs:
-                pods = self.setup.user.pods(name)
-                bound = sum("nodeName" in pod["spec"] for pod in pods)
-                if 0 < bound < MEMBERS and len(pods) >= MEMBERS:
-                    began = since.setdefault(name, time.monotonic())
-                    self.torn[name] = max(self.torn.get(name, 0.0), time.monotonic() - began)
-                else:
-                    since.pop(name, None)
 
 
 def pod_spec(cpu: str) -> dict[str, Any]:

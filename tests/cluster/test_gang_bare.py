@@ -142,9 +142,10 @@ def test_high_priority_preempts_low(gangs: GangSetup) -> None:
 
 def test_a_gang_of_three_starts_whole(gangs: GangSetup) -> None:
     """Nothing says how many they are. Once no other has come for a while, all start together."""
-    with gangs.watching("trio"):
-        fill(gangs, "trio", 3, 10, is_gang=True)
-        wait_for("the gang to start", lambda: gangs.bound("trio") == 3)
+    gangs.starts.expect("trio", 3)
+    fill(gangs, "trio", 3, 10, is_gang=True)
+    wait_for("the gang to start", lambda: gangs.bound("trio") == 3)
+    gangs.starts.check()
     assert {each["spec"]["schedulerName"] for each in gangs.all_of("trio")} == {"default-scheduler"}
     plans = {each["metadata"]["annotations"][names.GANG_PLAN].partition("/")[0] for each in gangs.all_of("trio")}
     assert len(plans) == 1

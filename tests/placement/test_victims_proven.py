@@ -21,6 +21,7 @@ from tests.examples import examples
 from tests.placement.test_victims import APART, claimant, gang, room, rules
 
 NAMES = ("n", "m", "o")
+ON_DEMAND = ("n", "m")
 ZONES = dict(zip(NAMES, "aab", strict=True))
 SPREAD = HardSpread(names.ZONE, 1, (NodeRequirement("app", "In", ("big",)),))
 
@@ -34,6 +35,7 @@ class Small:
     asking: Claimant
     allowed: int  # by the PodDisruptionBudget `red`, which is about pods of that colour
     spare: int  # of the workload of all gangs of one
+    floor: int  # the same, of its replicas on on-demand nodes
     evictions: int  # in each namespace
     evictions_in_all: int
 
@@ -48,7 +50,11 @@ class Small:
         return "service" in of.labels
 
     def spared(self, of: Pod) -> Sequence[Allowance]:
-        return [Allowance(WhyNot.SPARE, "shop/web", self.spare)] if self.is_service(of) else ()
+        if not self.is_service(of):
+            return ()
+        replicas = Allowance(WhyNot.SPARE, "shop/web", self.spare)
+        floor = Allowance(WhyNot.SPARE, "shop/web on on-demand", self.floor)
+        return [replicas, floor] if of.node in ON_DEMAND else [replicas]
 
     def choose(self) -> Victims | NoVictims:
         trial = Clearing(room(self.nodes, self.there), self.asking.pods)
@@ -98,6 +104,7 @@ def clusters(draw: st.DrawFn, sizes: st.SearchStrategy[Sequence[int]], largest: 
         claimant(*draw(sizes)),
         allowed=draw(st.sampled_from([0, 1, 2, 3, 9])),
         spare=draw(st.sampled_from([0, 1, 2, 9])),
+        floor=draw(st.sampled_from([0, 1, 2, 9])),
         evictions=draw(st.sampled_from([1, 2, 3, 20])),
         evictions_in_all=draw(st.sampled_from([2, 4, 100])),
     )
@@ -122,7 +129,8 @@ def allowed_of(of: Candidate, small: Small) -> Iterator[Pods]:
     mine = small.asking
     is_lower = of.spec_priority < mine.spec_priority if of.key.namespace != "shop" else of.priority < mine.priority
     is_tied = any(
-        (small.allowed < 1 and each.labels["colour"] == "red") or (small.spare < 1 and small.is_service(each))
+        (small.allowed < 1 and each.labels["colour"] == "red")
+        or any(allowance.left < 1 for allowance in small.spared(each))
         for each in of.pods
     )
     if not is_lower or not of.is_preemptible or NOW - of.started < 300 or is_tied:
@@ -142,6 +150,7 @@ def keeps_allowances(going: Pods, small: Small) -> bool:
         and len(pods) <= small.evictions_in_all
         and all(count <= small.allowed for count in red.values())
         and sum(small.is_service(each) for each in pods) <= small.spare
+        and sum(small.is_service(each) and each.node in ON_DEMAND for each in pods) <= small.floor
     )
 
 

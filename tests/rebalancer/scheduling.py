@@ -238,7 +238,8 @@ def schedule(cluster: SimulatedCluster) -> None:
     if not waiting:
         return
     occupancy = NodeUsage(cluster)
-    kept = [pod for pod in cluster.pods if not pod.node and not pod.terminating and pod.nominated in cluster.nodes]
+    nominated = [pod for pod in cluster.pods if not pod.node and not pod.terminating and pod.nominated in cluster.nodes]
+    kept = [pod for pod in nominated if cluster.forgotten.get(pod.uid) != pod]
     for pod in kept:  # room is kept for them, against pods of the same priority
         occupancy.add(pod, pod.nominated)
     for pod in sorted(waiting, key=lambda each: (each.created, each.uid)):

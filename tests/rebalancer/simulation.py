@@ -179,6 +179,7 @@ class SimulatedCluster:
         self.disowned: set[str] = set()  # pods whose owner was taken from them
         self.unproven: set[str] = set()  # nodes that were deleted while their machines may be there
         self.unready_at: dict[str, float] = {}
+        self.forgotten: dict[str, Pod] = {}  # by UID: gated pods for which the scheduler keeps no room as they are
         self.actors: list[Callable[[], None]] = []  # programs: rebalancers
         self.third_parties: list[Callable[[], None]] = []  # autoscaler, drainer
         self.onlookers: list[Callable[[], None]] = []
@@ -187,6 +188,10 @@ class SimulatedCluster:
     def _webhook_hears(self, old: Any, new: Any) -> None:
         if isinstance(new if new is not None else old, Pod):
             self.ledger.observe(old, new)
+
+    def restart_scheduler(self) -> None:
+        """As up to 1.36: it does not know for which gated pods room was kept, until they change."""
+        self.forgotten = {pod.uid: pod for pod in self.pods if pod.gates and pod.nominated}
 
     # --- the store ---------------------------------------------------------------------------------------------------
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 
 import pytest
 
 from placement import names
 from placement.configuration import Configuration
 from placement.gang.settings import Gangs
-from placement.model import Budget, Class, Needs
+from placement.model import Budget, Class, Needs, Pod
 from placement.outcome import Outcome
 from tests.builders.model import budget
 from tests.rebalancer.gangsimulation import CPU, MEMBERS, SimulatedJob
 from tests.rebalancer.rebalancing import CrashAtWrite, SimulatedRebalancer
-from tests.rebalancer.simulation import SimulatedCluster
+from tests.rebalancer.simulation import Making, SimulatedCluster
 
 HIGH = Needs(requests={"cpu": CPU}, priority=100)
 WRITES = 2 * MEMBERS + MEMBERS + 2 * MEMBERS  # marks and reservations, evictions, plain reservations and starts
@@ -66,6 +68,37 @@ def test_a_crash_at_any_write_ends_whole_or_not_at_all(number: int, after: bool)
     cluster.run(30)
     assert (high.bound, low.bound, rebalancer.count("evict")) == (MEMBERS, 0, MEMBERS)
     assert not any(names.PREEMPTED_BY in pod.annotations for pod in cluster.pods)
+
+
+def test_a_scheduler_that_restarts_beside_a_dead_leader_keeps_room() -> None:
+    """It has forgotten all that is reserved. It is written again before the first victim goes: thieves get nothing."""
+    cluster, rebalancer, low = preempting(fault=CrashAtWrite(2 * MEMBERS, after=True))
+    high = SimulatedJob(cluster, "high", needs=HIGH)
+    cluster.run_until(lambda: rebalancer.deaths == 1, 30)
+    assert high.reserved == MEMBERS
+    for pod in low.pods[:2]:  # some end before the others
+        cluster.put(replace(pod, needs=replace(pod.needs, grace_seconds=1)))
+    rebalancer.is_alive = False
+    cluster.run(4)
+    cluster.restart_scheduler()
+    rebalancer.is_alive = True
+    thief = SimulatedJob(cluster, "thief", 3, is_gang=False)
+    stolen = [0]
+    cluster.onlookers.append(lambda: stolen.append(thief.bound))
+    cluster.run_until(lambda: high.is_whole, 60)
+    assert (max(stolen), rebalancer.count("evict")) == (0, MEMBERS)
+
+
+def test_a_gang_goes_elsewhere_if_its_room_is_taken_while_victims_end() -> None:
+    """A pod of higher priority takes some of it. There is other room by then: nobody else goes, and it starts."""
+    cluster, rebalancer, _low = preempting()
+    high = SimulatedJob(cluster, "high", needs=HIGH)
+    cluster.run_until(lambda: rebalancer.count("evict") == MEMBERS, 30)
+    assert high.reserved == MEMBERS
+    cluster.add_node(Class.ON_DEMAND, cpu=4000)
+    cluster.cordon(next(pod.nominated for pod in high.pods))
+    cluster.run_until(lambda: high.is_whole, 60)
+    assert rebalancer.count("evict") == MEMBERS
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -187,14 +220,14 @@ def test_evictions_of_an_hour_are_limited() -> None:
 
 
 def test_a_victim_that_does_not_end_is_not_waited_for_for_ever() -> None:
-    """Its grace period and 30 seconds are over: the room is given back."""
+    """Its grace period and a minute are over: the room is given back."""
     cluster, _, low = preempting()
     for pod in low.pods:
         cluster.put(replace(pod, needs=replace(pod.needs, grace_seconds=1)))
     cluster.onlookers.append(lambda: _hang(cluster))
     high = SimulatedJob(cluster, "high", needs=HIGH)
     cluster.run_until(lambda: high.reserved == MEMBERS, 20)
-    cluster.run_until(lambda: not high.reserved, 45)
+    cluster.run_until(lambda: not high.reserved, 75)
     assert high.bound == 0
 
 
@@ -222,3 +255,66 @@ def _budget() -> Budget:
 def _reason(rebalancer: SimulatedRebalancer) -> str:
     assert rebalancer.plan is not None
     return "; ".join(each.reason for each in rebalancer.plan.gangs)
+
+
+# --- services --------------------------------------------------------------------------------------------------------
+
+
+def _service(members: int, needed: int, **written: str) -> tuple[SimulatedCluster, SimulatedRebalancer, SimulatedJob]:
+    """Four replicas on two full nodes, then a gang of higher priority; how many serve at worst is judged as well."""
+    settings = Gangs(enabled=True, minimum_run_time=timedelta(seconds=5))
+    cluster = SimulatedCluster(configuration=Configuration(gangs=settings))
+    cluster.opt_in("shop")
+    for _ in range(2):
+        cluster.add_node(Class.ON_DEMAND, cpu=4000)
+    policy = {names.SPOT_RATIO: "0%", names.MIN_AVAILABLE: str(needed), names.MIN_ON_DEMAND: "0", **written}
+    web = cluster.deploy("web", 4, policy, making=Making(needs=Needs(requests={"cpu": CPU}, grace_seconds=2)))
+    rebalancer = SimulatedRebalancer(cluster)
+    cluster.run_until(lambda: len(cluster.serving(web)) == 4, 60)
+    cluster.run(30)
+    rebalancer.writes.clear()
+    serving = [4]
+    cluster.onlookers.append(lambda: serving.append(len(cluster.serving(web))))
+    high = SimulatedJob(cluster, "high", members, needs=HIGH)
+    cluster.run(90)
+    assert min(serving) >= min(needed, 4)
+    return cluster, rebalancer, high
+
+
+def test_a_service_makes_room_above_what_must_serve() -> None:
+    """Two of its four replicas must serve: the other two go for a gang of two."""
+    _, rebalancer, high = _service(2, needed=2)
+    assert (high.is_whole, rebalancer.count("evict")) == (True, 2)
+
+
+def test_a_service_makes_no_room_below_what_must_serve() -> None:
+    """Three of four must serve: nothing goes for a gang of two, and the reason names the service."""
+    _, rebalancer, high = _service(2, needed=3)
+    assert (high.bound, rebalancer.count("evict")) == (0, 0)
+    assert "Deployment shop/web" in _reason(rebalancer)
+
+
+def test_a_service_makes_no_room_below_its_floor() -> None:
+    """One of four must serve, and three of them on on-demand."""
+    _, rebalancer, high = _service(2, needed=1, **{names.MIN_ON_DEMAND: "3"})
+    assert (high.bound, rebalancer.count("evict")) == (0, 0)
+    assert "Deployment shop/web on on-demand" in _reason(rebalancer)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_half_of_all_writes_fail(seed: int) -> None:
+    """No pod's more than three times in a row. Marks and reservations are completed: the gang starts, and soon."""
+    cluster, rebalancer, low = preempting()
+    lot, in_a_row = Random(seed), Counter[tuple[str, str]]()
+
+    def refuses(verb: str, pod: Pod) -> Outcome | None:
+        is_refused = in_a_row[verb, pod.uid] < 3 and lot.random() < 0.5
+        in_a_row[verb, pod.uid] = in_a_row[verb, pod.uid] + 1 if is_refused else 0
+        return Outcome.BUSY if is_refused else None
+
+    rebalancer.refuses = refuses
+    high = SimulatedJob(cluster, "high", needs=HIGH)
+    took = cluster.run_until(lambda: high.is_whole, 150)
+    cluster.run(60)
+    assert (high.bound, low.bound, low.reserved) == (MEMBERS, 0, 0), took
+    assert not any(names.PREEMPTED_BY in pod.annotations for pod in cluster.pods)

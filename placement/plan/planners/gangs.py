@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 from placement.gang.gang import Gang, GangStatus, State
+from placement.gang.odds import share
 from placement.gang.reservation import Reservation, plan_id
 from placement.gang.terms import START
 from placement.lack import NoPlace
@@ -18,6 +20,7 @@ from placement.plan.planners.writing import reserve
 from placement.plan.room import Joint
 from placement.plan.whole import places
 
+MOST_REFUSED = 20  # different gangs that are looked for in one plan and find no room: each asks all nodes
 MOST_RESERVED = 200  # members in one plan: what is written in half a second; a gang is never divided
 
 
@@ -88,11 +91,15 @@ def _planned(draft: Draft, gang: Gang, refused: dict[object, NoPlace]) -> Iterat
         draft.gangs[gang.key] = replace(status, reason=scene.resting[gang.key])
         return
     found = _places(draft, gang, refused)
+    if found is None:
+        draft.gangs[gang.key] = replace(status, reason="room is looked for later")
+        return
     if isinstance(found, NoPlace):
         yield from _preempting(draft, gang, replace(status, reason=_short(gang, status, found), lack=found.lack))
         return
     plan_of = plan_id(scene.now)
-    draft.gangs[gang.key] = GangStatus(gang, State.RESERVED, f"room is kept for {len(found.places)} members")
+    chance = draft.odds(gang).chance(scene.ground.sites[node] for node in found.places.values())
+    draft.gangs[gang.key] = GangStatus(gang, State.RESERVED, _kept(gang, found, chance), chance=chance)
     for pod in gang.gated:
         if pod.uid in found.places:
             yield reserve(draft, pod, Reservation(plan_of, scene.now, found.places[pod.uid]))
@@ -110,18 +117,29 @@ def _preempting(draft: Draft, gang: Gang, status: GangStatus) -> list[Action]:
     return made
 
 
-def _places(draft: Draft, gang: Gang, refused: dict[object, NoPlace]) -> Joint | NoPlace:
+def _places(draft: Draft, gang: Gang, refused: dict[object, NoPlace]) -> Joint | NoPlace | None:
+    """None: it is looked for in a later plan."""
     least = gang.least(draft.scene.now)
     assert least is not None  # it would be assembling
     stock = draft.room.beside_all()
     kinds = Counter(draft.room.kind(pod, stock) for pod in gang.gated)
-    shape = (frozenset(kinds.items()), least, gang.terms.classes)
+    odds = draft.odds(gang)
+    shape = (frozenset(kinds.items()), least, gang.terms.classes, odds.runtime, odds.target)
     if shape in refused:
         return refused[shape]
-    found = places(draft.room, gang.gated, least, gang.terms.classes)
+    if len(refused) >= MOST_REFUSED:
+        return None
+    found = places(draft.room, gang.gated, least, gang.terms.classes, odds)
     if isinstance(found, NoPlace):
         refused[shape] = found
     return found
+
+
+def _kept(gang: Gang, found: Joint, chance: float | None) -> str:
+    """Also the chance that it survives there, where it says for how long it will run."""
+    kept = f"room is kept for {len(found.places)} members"
+    hours = (gang.terms.expected_runtime or timedelta()).total_seconds() / 3600
+    return kept if chance is None else f"{kept}; it survives {hours:g} hours there with a chance of {share(chance)}"
 
 
 def _short(gang: Gang, status: GangStatus, found: NoPlace) -> str:

@@ -167,7 +167,7 @@ def _go_on(draft: Draft, gang: Gang, held: Held) -> list[Action]:
             return _started(draft, held, in_every_mode=True)
         kept = {pod.uid: found.node for pod, found in held}  # written again, so that all get their minute
         return [reserve(draft, pod, Reservation(plan, now, kept[pod.uid]), in_every_mode=True) for pod, _ in held]
-    found = places(draft.room, [pod for pod, _ in held], len(held), gang.terms.classes)
+    found = places(draft.room, [pod for pod, _ in held], len(held), gang.terms.classes, draft.odds(gang))
     if isinstance(found, NoPlace):
         draft.gangs[gang.key] = GangStatus(gang, State.PLACING, f"half of it has started; for the rest {found}")
         for pod, reservation in held:
@@ -207,7 +207,7 @@ def _completed(draft: Draft, gang: Gang, held: Held) -> list[Action]:
         return []
     for pod, found in held:
         draft.room.hold(pod, found.node)
-    found_for_rest = places(draft.room, rest, least - len(held), gang.terms.classes)
+    found_for_rest = places(draft.room, rest, least - len(held), gang.terms.classes, draft.odds(gang))
     if isinstance(found_for_rest, NoPlace):
         return []
     plan, nodes = held[0][1].plan, found_for_rest.places

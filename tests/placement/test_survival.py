@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from placement.configuration import Configuration
+from placement.gang.survival import survival
 from placement.model import Class
 from placement.observation import NOTHING_OBSERVED, Observed, PoolRecord
 from placement.plan.ground import Site, ground_of
-from report.survival import survival
 from tests.builders.model import node
 
 HALF_A_DAY = timedelta(hours=12)
