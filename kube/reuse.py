@@ -19,7 +19,7 @@ _Pod = mint(Pod)
 
 def reusing(old: Pod, new: Pod) -> Pod:
     """Equal to the new pod, made of parts of the old one where they are equal."""
-    return _Pod(  # by position, as in `kube.convert`; numbers, flags and what is interned there need no comparison
+    return _Pod(  # by position, as in `kube.convert`; flags, and what is interned there, need no comparison
         new.namespace,
         _same(old.name, new.name),
         _same(old.uid, new.uid),
