@@ -45,4 +45,4 @@ def reusing(old: Pod, new: Pod) -> Pod:
 
 
 def _same(old: T, new: T) -> T:
-    return old if old == new else new
+    return old if old is new or old == new else new  # dictionaries and dataclasses compare all they hold, even if same
