@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -14,7 +15,8 @@ from kube.crashpoints import NO_FAULTS, Call, Faults
 from kube.errors import Conflict, NotFound
 from kube.resources import STATE, ConfigMap
 from kube.store import Store
-from placement import names, observation, pause
+from placement import autostate, names, observation, pause
+from placement.autostate import NOTHING_CHOSEN, AutoState, autostate_text, parse_autostate
 from placement.configuration import Configuration, ConfigurationError, parse_configuration
 from placement.observation import NOTHING_OBSERVED, Observed, observed_text, parse_observed
 from placement.outage import KEY, Outages, outages_text, parse_outages
@@ -76,8 +78,27 @@ def change_pause(client: Client, change: Callable[[Pause | None], Pause | None])
 
 
 def read_observed(client: Client) -> Observed:
-    """The noted interruptions."""
-    return _observed(_data(_read_state(client)).get(observation.KEY, ""))
+    """The noted interruptions, and what `auto` has chosen."""
+    data = _data(_read_state(client))
+    observed, text = _observed(data.get(observation.KEY, "")), data.get(autostate.KEY, "")
+    return _with_chosen(observed, _autostate(text) if text else NOTHING_CHOSEN)
+
+
+def write_autostate(client: Client, state: AutoState, call_seconds: float = ANSWER_SECONDS) -> None:
+    """Only the leader chooses, so it writes what it knows, whatever was noted before."""
+    _change_state(client, autostate.KEY, lambda _: autostate_text(state), call_seconds=call_seconds)
+
+
+def _autostate(text: str) -> AutoState:
+    try:
+        return parse_autostate(text)
+    except ValueError as error:
+        log.warning("%s: %s; it does not count", names.STATE_MAP, error)
+        return NOTHING_CHOSEN
+
+
+def _with_chosen(observed: Observed, state: AutoState) -> Observed:
+    return replace(observed, rates=replace(observed.rates, chosen=state.chosen)) if state.workloads else observed
 
 
 def change_observed(
@@ -187,17 +208,37 @@ class PauseMemory:
 
 
 class ObservedMemory:
-    """Observations of pools, as noted in the state ConfigMap. With an unreadable note, the last known ones stay."""
+    """Observations of pools and what `auto` has chosen, as noted in the state ConfigMap.
+
+    With an unreadable note, the last known one stays. What was chosen stays, too, if the ConfigMap is deleted: the
+    leader writes it again.
+    """
 
     def __init__(self, store: Store[ConfigMap], on_change: Callable[[Observed], None]) -> None:
         self.current = NOTHING_OBSERVED
+        self.auto = NOTHING_CHOSEN
+        self.is_auto_noted = False
+        self._auto_text = ""
         self._on_change = on_change
         store.subscribe(self._read)
 
     def _read(self, _old: ConfigMap | None, new: ConfigMap | None) -> None:
-        text = "" if new is None else new.data.get(observation.KEY, "")
+        data = {} if new is None else new.data
+        text, auto = data.get(observation.KEY, ""), data.get(autostate.KEY, "")
+        observed = self.current
         try:
-            self.current = parse_observed(text) if text else NOTHING_OBSERVED
+            observed = parse_observed(text) if text else NOTHING_OBSERVED
         except ValueError as error:
             log.warning("%s: %s; keeping what was read before", names.STATE_MAP, error)
+        self._read_auto(auto)
+        self.current = _with_chosen(observed, self.auto)
         self._on_change(self.current)
+
+    def _read_auto(self, text: str) -> None:
+        self.is_auto_noted = bool(text)
+        if not text or text == self._auto_text:
+            return
+        try:
+            self.auto, self._auto_text = parse_autostate(text), text
+        except ValueError as error:
+            log.warning("%s: %s; keeping what was read before", names.STATE_MAP, error)

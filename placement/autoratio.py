@@ -62,8 +62,14 @@ class Need:
 
 
 def settled(policy: Policy, workload: Workload, budgets: Iterable[Budget], rates: Rates) -> Policy:
-    """The policy with what `auto` comes to, where it is asked for and rates are known; else as it is."""
-    if policy.spot_ratio is not None or not rates.pools:
+    """The policy with what `auto` comes to: what the leader chose; until then the first estimate; else as it is."""
+    if policy.spot_ratio is not None:
+        return policy
+    chosen = rates.chosen_for(workload.uid)
+    if chosen is not None:
+        ratio = Fraction(chosen.step, STEPS)
+        return replace(policy, auto=Auto(ratio, len(rates.pools), sum(rates.pools.values()), str(chosen.limit)))
+    if not rates.pools:
         return policy
     asked = tuple((each.min_available, each.max_unavailable) for each in budgets)
     need = Need(workload.kind, workload.rollout, policy.min_available, asked)

@@ -24,6 +24,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from placement.autostate import Chosen, key_of
+from placement.bursts import NO_BURSTS, Bursts, bounded, parse_bursts, raw_bursts, with_loss
 from placement.risk import DAY_HOURS, NODE_PRIOR, ON_DEMAND_NODE_RATE, POOL_PRIOR, monthly
 
 KEY = "interruptions.json"
@@ -107,6 +109,10 @@ class Rates:
 
     version: int = 0
     pools: Mapping[str, float] = field(default_factory=dict)
+    chosen: Mapping[str, Chosen] = field(default_factory=dict)  # by `key_of` a workload
+
+    def chosen_for(self, uid: str) -> Chosen | None:
+        return self.chosen.get(key_of(uid)) if self.chosen else None
 
     @property
     def falling(self) -> tuple[float, ...]:
@@ -137,6 +143,7 @@ class Observed:
     rates: Rates = Rates()
     at: float = 0.0  # when the rates were computed
     pools: Mapping[str, PoolRecord] = field(default_factory=dict)
+    bursts: Bursts = NO_BURSTS
 
     def of(self, pool: str) -> PoolRecord:
         return self.pools.get(pool, NEVER_WATCHED)
@@ -156,9 +163,12 @@ def extended(
     pools = dict(observed.pools)
     for name, watch in watches.items():
         pools[name] = pools.get(name, NEVER_WATCHED).watched(watch.seconds, watch.node_seconds, now)
+    bursts = bounded(observed.bursts, now)
     for each in interruptions:
-        pools[each.pool] = pools.get(each.pool, NEVER_WATCHED).interrupted(each.had, each.at)
-    return _settled(replace(observed, pools=_bounded(pools, now)), now)
+        before = pools.get(each.pool, NEVER_WATCHED)
+        after = pools[each.pool] = before.interrupted(each.had, each.at)
+        bursts = with_loss(bursts, each.pool, each.at) if after.losses > before.losses else bursts
+    return _settled(replace(observed, pools=_bounded(pools, now), bursts=bursts), now)
 
 
 def _bounded(pools: Mapping[str, PoolRecord], now: float) -> dict[str, PoolRecord]:
@@ -204,7 +214,8 @@ def parse_observed(text: str) -> Observed:
         raw = json.loads(text)
         rates = {str(name): _amount(rate) for name, rate in raw["rates"].items()}
         pools = {str(name): _record(record) for name, record in raw["pools"].items()}
-        return Observed(Rates(int(raw["version"]), rates), _amount(raw["at"]), pools)
+        bursts = parse_bursts(raw["bursts"]) if "bursts" in raw else NO_BURSTS
+        return Observed(Rates(int(raw["version"]), rates), _amount(raw["at"]), pools, bursts)
     except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"{KEY} is unreadable: {type(error).__name__}: {error}") from error
 
@@ -236,5 +247,6 @@ def observed_text(observed: Observed) -> str:
             "at": round(observed.at),
             "rates": dict(sorted(observed.rates.pools.items())),
             "pools": {name: record.raw for name, record in observed.pools.items()},
+            "bursts": raw_bursts(observed.bursts),
         }
     )

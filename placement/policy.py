@@ -76,6 +76,7 @@ class Auto:
     ratio: Fraction
     pools: int
     losses: float  # of all of them, in 30 days
+    limit: str = ""  # why it is no more, and what would allow more; "": a first estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,8 @@ class Policy:
         limit = ", limited by the configuration" if self.ratio < self.auto.ratio else ""
         pools = "1 pool" if self.auto.pools == 1 else f"{self.auto.pools} pools"
         target = percent(self.availability_target)
+        if self.auto.limit:
+            return f"{percent(self.ratio)}{limit} for the target {target}: {self.auto.limit}"
         return f"{percent(self.ratio)}{limit}: {pools}, {self.auto.losses:.3g} losses a month, target {target}"
 
 

@@ -5,6 +5,7 @@ It holds facts alone. What follows from them is worked out in `placement.plan`, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -290,9 +291,17 @@ class Catalogue:
 
     def _take_rates(self, _old: Rates | None, new: Rates | None) -> None:
         """What `auto` goes by. They come in one key of a ConfigMap that changes for other reasons too."""
-        if new is not None and new != self.rates:
-            self.rates = new
+        if new is None or new == self.rates:
+            return
+        before, self.rates = self.rates, new
+        if new.pools != before.pools:
             self.touched.update(self.workloads)
+        else:
+            self.touched.update(uid for uid in self.workloads if new.chosen_for(uid) != before.chosen_for(uid))
+
+    def workloads_on(self, node: str) -> Counter[str]:
+        """How many pods of which workloads are on a node, by UID."""
+        return Counter(self._workloads_on(node))
 
     def _workloads_on(self, node: str) -> Iterator[str]:
         for pod in self.occupancy.pods.get(node, ()):

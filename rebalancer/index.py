@@ -190,6 +190,10 @@ class Index:
         """Spot nodes that the cloud took, each once. What counts them takes them away."""
         return self._catalogue.departures.interrupted
 
+    def workloads_on(self, node: str) -> Mapping[str, int]:
+        """How many pods of which workloads are on a node, by UID."""
+        return self._catalogue.workloads_on(node)
+
     @property
     def namespaces(self) -> Mapping[str, Namespace]:
         return self._catalogue.namespaces

@@ -37,7 +37,9 @@ class Observer:
         is_leading: Callable[[], bool],
         write: Callable[[Change], object],
         is_expired: Callable[[Node], bool] = lambda _node: False,
+        hear: Callable[[Node, float], None] = lambda _node, _now: None,
     ) -> None:
+        self._hear = hear  # of each lost node
         self._index = index
         self._is_leading = is_leading
         self._write = write
@@ -78,6 +80,7 @@ class Observer:
             if self._is_in_doubt(node) and now - each.at < DOUBT_SECONDS:
                 self._doubtful.append((node, each))
             elif not self._index.is_planned(node) and node.uid not in self._expired:
+                self._hear(node, each.at)
                 yield each
         if not self._doubtful:
             self._unasked, self._expired = [], set()

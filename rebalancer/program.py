@@ -17,7 +17,7 @@ from dashboard.answercache import AnswerCache
 from dashboard.server import serving_page
 from dashboard.viewer import NO_PRICES, Around, Viewer
 from kube.client import Client
-from kube.configmaps import ObservedMemory, OutageMemory, PauseMemory, change_observed
+from kube.configmaps import ObservedMemory, OutageMemory, PauseMemory, change_observed, write_autostate
 from kube.crashpoints import Faults
 from kube.events import REBALANCER as SOURCE
 from kube.events import EventWriter
@@ -42,6 +42,7 @@ from rebalancer.metrics import RebalancerMetrics
 from rebalancer.notify import Teller
 from rebalancer.podgroups import GroupStatuses
 from rebalancer.probes import probes, serving_probes
+from rebalancer.promises import Noted, Promises
 from rebalancer.pulse import Pulse
 from rebalancer.twins import Twins
 from report.history import Archive, History
@@ -95,8 +96,10 @@ class RebalancerProgram:
             self.followed.stores.of(PODS_IN_FULL).subscribe(self._twins.observe)
         statuses = GroupStatuses(partial(write_status, client), time.monotonic)
         self._group_statuses = statuses if configuration.gangs.enabled else None
+        self._promises = self._promising(client)
         write = partial(change_observed, client, call_seconds=CALL_SECONDS)
-        self._observer = Observer(self._index, self._leader.is_leading, write, partial(is_expired, client))
+        expired = partial(is_expired, client)
+        self._observer = Observer(self._index, self._leader.is_leading, write, expired, self._promises.hear)
         around = Around(
             self._leader.is_leading,
             self._is_current,
@@ -170,6 +173,11 @@ class RebalancerProgram:
         informer = self.followed.informer(POD_GROUPS)
         return lambda: informer.is_served
 
+    def _promising(self, client: Client) -> Promises:
+        """What keeps the promises of `auto`."""
+        write = partial(write_autostate, client, call_seconds=CALL_SECONDS)
+        return Promises(self._index, self._leader.is_leading, lambda: Noted.of(self._observed), write)
+
     def _is_current(self) -> bool:
         return self.followed.awaited.synced and self.followed.awaited.is_current(time.monotonic())
 
@@ -194,3 +202,4 @@ class RebalancerProgram:
         elif self._twins is not None:
             self.metrics.count_gangs({})
         self._observer.look(now)
+        self._promises.look(now)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from placement.autoratio import STEPS, settled
-from placement.model import Kind, Workload
+from placement.bursts import hazard
 from placement.observation import Interruption, Observed, Watch, extended
-from placement.policy import Amount, Policy, percent
+from placement.policy import percent
+from placement.promise import STEPS, AutoStanding, Service, decided, passed
 from placement.slots import Slots
 from report.fleet import ReplayTerms, RoomChange, RoomLoss, changes_of
 from report.replay import PoolSight, Replayer, ReplayOutcome
@@ -49,28 +49,31 @@ class CappedSpot:
 
 
 class AutoReplayed:
-    """`spot-ratio: auto` as the programs decide it, with what they would have observed until then."""
+    """`spot-ratio: auto` as the leader decides it, with what it would have observed until then."""
 
     def __init__(self, terms: ReplayTerms, start: float) -> None:
-        self._terms = terms
-        self._workload = Workload(Kind.DEPLOYMENT, "", "", "", terms.replicas)
-        least = Amount(terms.must_serve)
-        self._policy = Policy(None, terms.floor, least, Fraction(str(terms.target)))
+        self._service = service_of(terms)
+        self._standing = AutoStanding(start, start)
         self._observed = Observed()
         self._watched: Counter[str] = Counter()  # seconds that are not in the observations yet
         self._live: Sequence[int] = ()
-        self._looked = self._written = start
+        self._written = start
+        self._was_short = False
 
     def wanted(self, sight: PoolSight) -> int:
         for pool in self._live:
-            self._watched[str(pool)] += sight.now - self._looked  # type: ignore[assignment]
-        self._live, self._looked = sight.live, sight.now
+            self._watched[str(pool)] += sight.now - self._standing.at  # type: ignore[assignment]
         if sight.losses or sight.now >= self._written + TICK_SECONDS:
             self._write(sight)
-        return settled(self._policy, self._workload, (), self._observed.rates).slots.spot(self._terms.replicas)
+        standing = passed(self._standing, self._service, sight.now, was_short=self._was_short)
+        self._was_short, self._live = sight.short, sight.live
+        rates = {pool: self._observed.of(pool).rate for pool in map(str, sight.live)}
+        self._standing, _ = decided(standing, self._service, hazard(rates, self._observed.bursts, sight.now))
+        step = self._standing.step
+        return self._service.spot(self._service.safe if step is None else step)
 
     def again_at(self) -> float:
-        return self._looked + TICK_SECONDS
+        return self._standing.at + TICK_SECONDS
 
     def _write(self, sight: PoolSight) -> None:
         """As the leader does: all instances that go are interruptions."""
@@ -79,6 +82,10 @@ class AutoReplayed:
         self._observed = extended(self._observed, watches, lost, sight.now)
         self._watched.clear()
         self._written = sight.now
+
+
+def service_of(terms: ReplayTerms) -> Service:
+    return Service(terms.replicas, terms.must_serve, terms.floor, terms.target, terms.missed_seconds)
 
 
 def _instances(loss: RoomLoss) -> Iterator[int]:

@@ -328,12 +328,22 @@ class Admission:
     def _forget_outdated(self) -> None:
         """What was worked out with other budgets or other rates."""
         rates = self._rates()
-        if self._is_outdated or (rates is not self._settled_by and rates != self._settled_by):  # mostly the very same
+        before = self._settled_by
+        if self._is_outdated or (rates is not before and rates.pools != before.pools):  # mostly the very same
             self._is_outdated = False  # first, so that a change while we read is not lost
             self._budgets = BudgetIndex(self._stores.budgets.values())
             self._revisions.clear()
             self._is_stale = True
+        elif rates is not before and rates.chosen != before.chosen:
+            self._forget_chosen(before, rates)
         self._settled_by = rates
+
+    def _forget_chosen(self, before: Rates, now: Rates) -> None:
+        """The revisions of workloads for which `auto` has chosen anew."""
+        for uid, (owners, _) in list(self._revisions.items()):
+            known = "" if owners.workload is None else owners.workload.uid
+            if before.chosen_for(known) != now.chosen_for(known):
+                del self._revisions[uid]
 
     # --- the cluster -------------------------------------------------------------------------------------------------
 

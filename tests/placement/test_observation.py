@@ -158,4 +158,4 @@ def test_an_episode_goes_on_with_another_leader() -> None:
     again = parse_observed(observed_text(first))
     both = extended(again, {}, [Interruption("a/m5", 3, NOW + EPISODE_SECONDS / 2)], NOW)
     assert (both.of("a/m5").losses, both.of("a/m5").node_losses) == (1, 0)
-    assert replace(both, pools={}) == replace(first, pools={})
+    assert replace(both, pools={}, bursts=first.bursts) == replace(first, pools={})

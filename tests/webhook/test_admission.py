@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from placement import names
+from placement.autostate import Chosen, key_of
 from placement.configuration import Configuration, NamespaceLimit
 from placement.decide import Reason
 from placement.model import (
@@ -24,6 +25,7 @@ from placement.model import (
 from placement.observation import Rates
 from placement.outage import Outage, Outages
 from placement.policy import Limit
+from placement.promise import SpotLimit
 from rebalancer.index import Index
 from tests.builders.api import raw_new_pod
 from tests.builders.model import DEPLOYMENT, REPLICA_SET, STATEFUL_SET, budget, namespace, node
@@ -523,6 +525,26 @@ def test_auto_follows_new_rates_and_budgets(harness: AdmissionHarness) -> None:
     harness.stores.budgets.remove(BUDGET.key)
     seen.append(told())
     assert seen == ["70%", "45%", "25%", "25%", "45%"]
+
+
+def test_auto_follows_what_the_leader_chose(harness: AdmissionHarness) -> None:
+    """The first estimate holds until then. What is chosen for others changes nothing that is remembered."""
+    harness.put(AUTO)
+    pools = {"a/m": 1.0, "b/m": 1.0}
+
+    def told(version: int, chosen: dict[str, Chosen]) -> str:
+        harness.rates = Rates(version, pools, chosen)
+        decision = harness.place(raw_new_pod(), dry_run=True).decision
+        assert decision is not None
+        return decision.explanation.partition("auto (")[2].partition(" ")[0]
+
+    other = {key_of("another"): Chosen(3, SpotLimit.BUDGET)}
+    own = key_of(AUTO.uid)
+    assert told(1, {}) == "45%:"
+    assert told(1, other) == "45%:"
+    assert told(1, {**other, own: Chosen(12, SpotLimit.RISK)}) == "60%"
+    assert told(1, {**other, own: Chosen(4, SpotLimit.BUDGET)}) == "20%"
+    assert told(2, {**other, own: Chosen(4, SpotLimit.RISING)}) == "20%"
 
 
 def test_auto_goes_by_the_replica_set_where_a_scale_from_nothing_was_not_seen_yet(harness: AdmissionHarness) -> None:

@@ -1,0 +1,158 @@
+"""What `auto` has chosen for each workload, and what it rests on. The leader keeps it in `spotweave-state`.
+
+    {"version": 7, "workloads": {"5d41402abc4b": [15, 2, 1750000000, 1750086400, 195, 0, 3, "00012", "3", "012"]}}
+
+Each entry is the chosen step of 5 %, the number of the reason, since when and until when the budget is counted, how
+much of it was spent in seconds, when the ratio last went down, how many replicas went up lately, and three histograms
+of losses: how long replacements took to serve, how long before the end it was announced, and how long replicas were
+missed. Histograms count up to 9 losses in each of eight ranges: below 1 s, 15 s, 30 s, 60 s, 120 s, 240 s, 480 s, and
+above. When one is full, all counts are halved.
+
+All programs read the chosen step, so webhooks and rebalancers give a workload the same ratio. A workload is known by
+12 digits of a hash of its UID: ten thousand of them fit into the ConfigMap.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2s
+from typing import Any, NamedTuple
+
+from placement.promise import LARGEST, AutoStanding, SpotLimit
+from placement.risk import RECOVERY_SECONDS
+
+KEY = "auto.json"
+MOST_WORKLOADS = 10_000
+RANGES = (1.0, 15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0)
+MOST_IN_RANGE = 9
+CAUTIOUS_PART = 0.9  # of losses are over as soon as assumed
+FEWEST = 3  # losses, before they count
+LIMITS = tuple(SpotLimit)
+
+
+class Chosen(NamedTuple):
+    """A step of 5 %, and why it is no more."""
+
+    step: int
+    limit: SpotLimit
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many losses took how long."""
+
+    counts: tuple[int, ...] = (0,) * len(RANGES)
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts)
+
+    def with_one(self, seconds: float) -> Histogram:
+        number = next((number for number, most in enumerate(RANGES) if seconds < most), len(RANGES) - 1)
+        counts = list(self.counts)
+        if counts[number] == MOST_IN_RANGE:
+            counts = [count // 2 for count in counts]
+        counts[number] += 1
+        return Histogram(tuple(counts))
+
+    def longest(self) -> float:
+        """At most this long in nine of ten cases: the upper end of a range, so it is rounded up."""
+        left = self.total * CAUTIOUS_PART
+        for most, count in zip(RANGES, self.counts, strict=True):
+            left -= count
+            if left <= 1e-9:
+                return most
+        return RANGES[-1]
+
+    @property
+    def text(self) -> str:
+        return "".join(map(str, self.counts)).rstrip("0")
+
+
+def parse_histogram(text: str) -> Histogram:
+    if len(text) > len(RANGES) or not ((text.isascii() and text.isdigit()) or not text):
+        raise ValueError(f"{text!r} is no histogram")
+    return Histogram(tuple(map(int, text.ljust(len(RANGES), "0"))))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRecord:
+    """What is known of one workload."""
+
+    standing: AutoStanding
+    limit: SpotLimit = SpotLimit.RISK
+    recoveries: Histogram = Histogram()
+    notices: Histogram = Histogram()
+    missed: Histogram = Histogram()
+
+    @property
+    def missed_seconds(self) -> float:
+        """For how long a lost replica is missed. Ten minutes, until enough losses were seen."""
+        return RECOVERY_SECONDS if self.missed.total < FEWEST else self.missed.longest()
+
+
+@dataclass(frozen=True, slots=True)
+class AutoState:
+    """All workloads on `auto`, by `key_of`."""
+
+    version: int = 0
+    workloads: Mapping[str, WorkloadRecord] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> dict[str, Chosen]:
+        return {
+            key: Chosen(record.standing.step, record.limit)
+            for key, record in self.workloads.items()
+            if record.standing.step is not None
+        }
+
+
+NOTHING_CHOSEN = AutoState()
+
+
+@lru_cache(maxsize=16384)
+def key_of(uid: str) -> str:
+    return blake2s(uid.encode(), digest_size=6).hexdigest()
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def autostate_text(state: AutoState) -> str:
+    workloads = {key: _raw(record) for key, record in sorted(state.workloads.items())}
+    return json.dumps({"version": state.version, "workloads": workloads}, separators=(",", ":"))
+
+
+def _raw(record: WorkloadRecord) -> list[Any]:
+    each = record.standing
+    fell = round(each.fell) if each.fell > 0 else 0
+    spent = [round(each.since), round(each.at), round(each.short_seconds, 1), fell, round(each.rises, 2)]
+    histograms = (record.recoveries, record.notices, record.missed)
+    return [each.step, LIMITS.index(record.limit), *spent, *(each.text for each in histograms)]
+
+
+def parse_autostate(text: str) -> AutoState:
+    """Raises ValueError if the text cannot be read."""
+    try:
+        raw = json.loads(text)
+        return AutoState(int(raw["version"]), {str(key): _record(each) for key, each in raw["workloads"].items()})
+    except (KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError) as error:
+        raise ValueError(f"{KEY} is unreadable: {type(error).__name__}: {error}") from error
+
+
+def _record(raw: list[Any]) -> WorkloadRecord:
+    step, limit, since, at, short, fell, rises, *histograms = raw
+    if step is not None and (isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= LARGEST):
+        raise ValueError(f"{step!r} is no step")
+    if not 0 <= limit < len(LIMITS):
+        raise ValueError(f"{limit!r} is no reason")
+    times = [float(each) for each in (since, at, short, fell, rises)]
+    if not all(map(math.isfinite, times)):
+        raise ValueError("a time is not finite")
+    standing = AutoStanding(times[0], times[1], times[2], step, times[3] or -math.inf, times[4])
+    recoveries, notices, missed = map(parse_histogram, histograms)
+    return WorkloadRecord(standing, LIMITS[limit], recoveries, notices, missed)
