@@ -1,7 +1,8 @@
 """What a workload went through when it lost replicas with a spot node.
 
 It begins when the node is lost, or its end announced, and is over when as many replicas serve elsewhere as before and
-the node is gone; after a quarter of an hour it is given up. Example: two replicas are on a node whose end is announced
+the node is gone. After a quarter of an hour it is given up, or when enough replicas serve after that, at the latest
+after an hour. Example: two replicas are on a node whose end is announced
 at 0 s. Their replacements serve at 75 s, and the node is gone at 60 s: it took 75 s to recover, the notice was 60 s,
 and the replicas were missed for 15 s. If the replacements serve at 50 s, nothing is missed.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from placement.autostate import WorkloadRecord
 
 LONGEST_SECONDS = 900.0
+SHORT_SECONDS = 3600.0  # while too few serve
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,9 @@ class Incident:
         """More nodes go before the first loss is over."""
         return replace(self, nodes=self.nodes | nodes, wanted=max(self.wanted, wanted), served=None)
 
-    def is_over(self, now: float) -> bool:
-        return (self.gone is not None and self.served is not None) or now - self.began >= LONGEST_SECONDS
+    def is_over(self, now: float, *, is_short: bool = False) -> bool:
+        longest = SHORT_SECONDS if is_short else LONGEST_SECONDS
+        return (self.gone is not None and self.served is not None) or now - self.began >= longest
 
     def noted_in(self, record: WorkloadRecord, now: float) -> WorkloadRecord:
         """The record with this incident. A node that is still there was announced early enough."""

@@ -115,6 +115,7 @@ class SpotLimit(StrEnum):
 
     LARGEST = "the most that `auto` uses"  # the floor may leave less
     BUDGET = "past losses used up what the target allows, so only what can be lost at once; time allows more"
+    STRICT = "one loss costs more than the target allows in a month; a lower target or a faster start would allow more"
     RISK = "more would risk the target; more pools, a lower min-available or a faster start would allow more"
     RISING = "it rises slowly after a loss; the next hours allow more"
     POOLS = "no spot pool is there; spot nodes would allow more"
@@ -159,7 +160,8 @@ def bearable(service: Service, hazard: Hazard, left_seconds: float) -> tuple[int
     """How many twentieths may be on spot with so much of the budget left."""
     spare = left_seconds - service.missed_seconds
     if spare <= 0:
-        return service.safe, SpotLimit.BUDGET
+        is_strict = service.missed_seconds >= SAVED_DAYS * service.daily_seconds
+        return service.safe, SpotLimit.STRICT if is_strict else SpotLimit.BUDGET
     for step in range(LARGEST, service.safe, -1):
         if expected_short(service.spot(step), service, hazard) * COVERED_DAYS <= spare:
             return step, SpotLimit.LARGEST if step == LARGEST else SpotLimit.RISK

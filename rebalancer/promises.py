@@ -114,9 +114,9 @@ class Promises:
         key = key_of(uid)
         record = self._records.get(key) or _first(found, now)
         incident = self._incidents.get(uid)
-        is_short = incident is not None and _total(found.actual) < found.group.needed
-        record = replace(record, standing=passed(record.standing, _service(found, record), now, was_short=is_short))
-        if incident is not None:
+        if incident is None:
+            record = _counted(found, record, now, was_short=False)
+        else:
             record = self._follow(uid, incident, found, record, now)
         self._choose(key, found, record, now)
         self._due[uid] = now + LOOK_SECONDS
@@ -124,10 +124,13 @@ class Promises:
     def _follow(
         self, uid: str, incident: Incident, found: Assessment, record: WorkloadRecord, now: float
     ) -> WorkloadRecord:
+        is_short = _total(found.actual) < found.group.needed
+        record = _counted(found, record, incident.began, was_short=False)
+        record = _counted(found, record, now, was_short=is_short)
         sites = self._index.ground.sites
         is_gone = any(node not in sites for node in incident.nodes)
         incident = incident.seen(now, elsewhere=_total(found.lasting), is_gone=is_gone)
-        if not incident.is_over(now):
+        if not incident.is_over(now, is_short=is_short):
             self._incidents[uid] = incident
             return record
         del self._incidents[uid]
@@ -138,8 +141,8 @@ class Promises:
         before = self._records.get(key)
         if before is None and len(self._records) >= MOST_WORKLOADS:
             return  # it keeps the first estimate
-        if before is None or standing.step != before.standing.step:
-            self._is_changed = True
+        self._is_changed |= before is None or standing.step != before.standing.step
+        if standing.step != record.standing.step:
             workload = found.group.workload
             log.info("auto: %s %s: %s", workload.kind, workload.key, _told(standing, str(limit)))
         self._records[key] = replace(record, standing=standing, limit=limit)
@@ -197,6 +200,11 @@ def _service(found: Assessment, record: WorkloadRecord) -> Service:
     replicas, policy = group.workload.replicas, group.policy
     target = float(policy.availability_target)
     return Service(replicas, group.needed, policy.min_on_demand, target, record.missed_seconds)
+
+
+def _counted(found: Assessment, record: WorkloadRecord, now: float, *, was_short: bool) -> WorkloadRecord:
+    """With the time up to now."""
+    return replace(record, standing=passed(record.standing, _service(found, record), now, was_short=was_short))
 
 
 def _first(found: Assessment, now: float) -> WorkloadRecord:

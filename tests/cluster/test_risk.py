@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from kube.configmaps import change_observed, read_observed
+from kube.configmaps import PATH, change_observed, read_observed
 from localcluster import Choice, Way
 from placement import names
 from placement.observation import Rates
+from placement.promise import SpotLimit
 from placement.slots import Mix
 from tests.cluster.clustersetup import ClusterSetup
 from tests.cluster.namespaceuser import wait_for
@@ -26,16 +27,16 @@ def settle(setup: ClusterSetup, version: int, **rates: float) -> None:
     change_observed(setup.user.client, lambda known: replace(known, rates=Rates(version, pools)))
 
 
-def test_auto_follows_the_noted_rates_in_both_programs(setup: ClusterSetup, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ten under `minAvailable: 8`. 70 % while nothing is known; two pools bear 45 %, for both programs."""
+def test_auto_is_the_same_in_both_programs(setup: ClusterSetup, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ten under `minAvailable: 8`. One loss of ten minutes costs more than 99.99 % allows: two, for both programs."""
     setup.serves("web", 10, AUTO, minAvailable=8)
-    assert setup.settles("web")["web"].actual == Mix(7, 3)
+    wait_for("auto to choose", lambda: chosen(setup) == 5, 120)
+    assert setup.settles("web")["web"].actual == Mix(2, 8)
     settle(setup, 1, a_m5=1.0, b_m5=1.0)
-    assert setup.settles("web")["web"].actual == Mix(4, 6)
     before = setup.moves()
     setup.user.roll_out("web")
     setup.user.rest("web")
-    assert setup.settles("web")["web"].actual == Mix(4, 6)
+    assert setup.settles("web")["web"].actual == Mix(2, 8)
     assert setup.moves() == before  # the webhook has placed them as the rebalancer wants them
     capsys.readouterr()
     setup.spotweave("status", "-o", "json")
@@ -43,9 +44,22 @@ def test_auto_follows_the_noted_rates_in_both_programs(setup: ClusterSetup, caps
     assert {"incidentsPer30Days", "unavailability", "restsOn"} <= set(web["exposure"])
     setup.spotweave("explain", "shop/web")
     told = capsys.readouterr().out
-    assert "auto (45%: 2 pools, 2 losses a month, target 99.99%)" in told
+    assert f"auto (25% for the target 99.99%: {SpotLimit.STRICT})" in " ".join(told.split())
     assert "incidents expected in 30 days" in told
     assert "(assumed)" in told
+    delete_state(setup)
+    wait_for("the choice to be noted again", lambda: chosen(setup) == 5, 60)
+    assert setup.settles("web")["web"].actual == Mix(2, 8)
+    assert setup.moves() == before
+
+
+def chosen(setup: ClusterSetup) -> int | None:
+    found = read_observed(setup.user.client).rates.chosen_for(setup.user.status("web").workload.uid)
+    return None if found is None else found.step
+
+
+def delete_state(setup: ClusterSetup) -> None:
+    setup.user.client.delete(f"{PATH}/{names.STATE_MAP}")
 
 
 def test_a_reclaim_is_counted_once(setup: ClusterSetup) -> None:

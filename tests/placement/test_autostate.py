@@ -22,7 +22,7 @@ from placement.autostate import (
     parse_autostate,
     parse_histogram,
 )
-from placement.incident import LONGEST_SECONDS, Incident
+from placement.incident import LONGEST_SECONDS, SHORT_SECONDS, Incident
 from placement.promise import LARGEST, AutoStanding, SpotLimit
 from placement.risk import RECOVERY_SECONDS
 from tests.placement.invariants import many
@@ -110,6 +110,14 @@ def test_garbage_is_refused(text: str) -> None:
     """The reader keeps what it had."""
     with pytest.raises(ValueError, match=r"unreadable|no step|no reason|not finite|no histogram|Expecting|unpack"):
         parse_autostate(text)
+
+
+def test_a_loss_lasts_while_too_few_serve() -> None:
+    """An hour at most: then something else is wrong."""
+    incident = Incident(NOW, 10, frozenset("n"), gone=NOW)
+    assert not incident.is_over(NOW + LONGEST_SECONDS, is_short=True)
+    assert incident.is_over(NOW + LONGEST_SECONDS)
+    assert incident.is_over(NOW + SHORT_SECONDS, is_short=True)
 
 
 INCIDENTS: dict[str, tuple[list[tuple[float, int, bool]], tuple[float, float, float]]] = {

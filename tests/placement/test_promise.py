@@ -69,6 +69,14 @@ def test_nothing_left_leaves_what_can_be_lost_at_once() -> None:
     assert strict.spot(bearable(strict, CALM, 194.0)[0]) == 0
 
 
+def test_a_target_may_be_too_strict_for_one_loss() -> None:
+    """99.99 % allows 246 s a month, so ten minutes are never there; 195 s are, after a while."""
+    strict = replace(TEN, target=0.9999)
+    assert bearable(replace(strict, missed_seconds=600.0), CALM, 246.0) == (TEN.safe, SpotLimit.STRICT)
+    assert bearable(strict, CALM, 82.0) == (TEN.safe, SpotLimit.BUDGET)
+    assert bearable(strict, CALM, 246.0) == (LARGEST, SpotLimit.LARGEST)
+
+
 def test_what_is_always_outrun_is_no_risk() -> None:
     """Replacements serve before the announced loss: as much spot as there may be, on the roughest pools."""
     assert bearable(replace(TEN, missed_seconds=0.0), ROUGH, 1.0) == (LARGEST, SpotLimit.LARGEST)
