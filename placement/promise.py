@@ -137,8 +137,10 @@ def decided(standing: AutoStanding, service: Service, hazard: Hazard) -> tuple[A
     if not hazard.pools:
         return standing, SpotLimit.POOLS
     step, limit = bearable(service, hazard, standing.left(service))
-    if known is None or service.spot(step) == service.spot(known):
+    if known is None:
         return replace(standing, step=step), limit
+    if service.spot(step) == service.spot(known):
+        return standing, limit  # a small workload that grows begins with what it had
     if step < known:
         return replace(standing, step=step, fell=now), limit
     return _risen(standing, known, step, service, limit)

@@ -14,8 +14,9 @@ from itertools import islice
 
 from kube.configmaps import ObservedMemory
 from kube.errors import ApiError
+from placement import names
 from placement.autoratio import STEPS
-from placement.autostate import MOST_WORKLOADS, AutoState, WorkloadRecord, key_of
+from placement.autostate import MOST_WORKLOADS, NOTHING_CHOSEN, AutoState, WorkloadRecord, key_of, parse_autostate
 from placement.bursts import hazard
 from placement.incident import Incident
 from placement.model import Node, NodeTerm
@@ -41,12 +42,20 @@ class Noted:
     """What is read back from the cluster: observations of pools, choices, and whether there is a note of choices."""
 
     observed: Observed
-    state: AutoState
+    text: str  # of the choices
     is_there: bool
 
     @classmethod
     def of(cls, memory: ObservedMemory) -> Noted:
-        return cls(memory.current, memory.auto, memory.is_auto_noted)
+        return cls(memory.current, memory.auto_text, memory.is_auto_noted)
+
+    @property
+    def state(self) -> AutoState:
+        try:
+            return parse_autostate(self.text) if self.text else NOTHING_CHOSEN
+        except ValueError as error:
+            log.warning("%s: %s; starting from empty", names.STATE_MAP, error)
+            return NOTHING_CHOSEN
 
 
 class Promises:

@@ -20,6 +20,7 @@ from placement.autostate import (
     autostate_text,
     key_of,
     parse_autostate,
+    parse_chosen,
     parse_histogram,
 )
 from placement.incident import LONGEST_SECONDS, SHORT_SECONDS, Incident
@@ -82,7 +83,8 @@ def test_what_is_written_is_read(known: dict[str, tuple[int | None, SpotLimit, i
     }
     state = AutoState(3, records)
     assert parse_autostate(autostate_text(state)) == state
-    assert state.chosen == {key: Chosen(step, limit) for key, (step, limit, *_) in known.items() if step is not None}
+    chosen = {key: Chosen(step, limit) for key, (step, limit, *_) in known.items() if step is not None}
+    assert parse_chosen(autostate_text(state)) == chosen
 
 
 def test_ten_thousand_fit_into_a_configmap() -> None:
@@ -96,6 +98,7 @@ def test_ten_thousand_fit_into_a_configmap() -> None:
 
 BROKEN = {
     "no JSON": "{",
+    "no object": "[]",
     "no workloads": '{"version": 1}',
     "too short": '{"version": 1, "workloads": {"a": [1]}}',
     "no step": '{"version": 1, "workloads": {"a": [99, 0, 0, 0, 0, 0, 0, "", "", ""]}}',
@@ -110,6 +113,13 @@ def test_garbage_is_refused(text: str) -> None:
     """The reader keeps what it had."""
     with pytest.raises(ValueError, match=r"unreadable|no step|no reason|not finite|no histogram|Expecting|unpack"):
         parse_autostate(text)
+
+
+@pytest.mark.parametrize("name", ["no JSON", "no object", "no workloads", "no step", "no reason"])
+def test_garbage_is_no_choice(name: str) -> None:
+    """Programs that read the choices alone keep what they had, too."""
+    with pytest.raises(ValueError, match=r"unreadable|no step|no reason|Expecting"):
+        parse_chosen(BROKEN[name])
 
 
 def test_a_loss_lasts_while_too_few_serve() -> None:

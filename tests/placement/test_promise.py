@@ -114,6 +114,14 @@ def test_it_falls_at_once_and_rises_slowly() -> None:
     assert (TEN.spot(third.step or 0), limit) == (7, SpotLimit.RISING)  # 7 − 2.5 are taken off: 5 more may rise
 
 
+def test_what_makes_no_difference_is_not_chosen() -> None:
+    """A workload that is scaled to nothing, or has one replica, keeps its ratio for when it grows."""
+    known = AutoStanding(0.0, 0.0, step=6)
+    for replicas in (0, 1):
+        small = replace(TEN, replicas=replicas, must_serve=0)
+        assert decided(known, small, CALM) == (known, SpotLimit.LARGEST)
+
+
 def test_without_pools_nothing_changes() -> None:
     """They come back, and the ratio with them; what is lost is replaced on on-demand meanwhile."""
     known = AutoStanding(0.0, 0.0, step=12)

@@ -14,7 +14,7 @@ from kube.errors import NotFound
 from kube.resources import ConfigMap
 from kube.store import Store
 from placement import autostate, names, observation
-from placement.autostate import AutoState, WorkloadRecord, autostate_text, key_of
+from placement.autostate import AutoState, WorkloadRecord, autostate_text, key_of, parse_chosen
 from placement.configuration import Configuration
 from placement.intent import intent_of
 from placement.model import Class, Kind, Namespace, Workload
@@ -55,7 +55,7 @@ class PromiseSetup:
         self.observer = Observer(index, lambda: self.is_leading, self._observe, hear=self.promises.hear)
 
     def _noted(self) -> Noted:
-        return Noted(self.observed, self.state, self.is_there)
+        return Noted(self.observed, autostate_text(self.state) if self.is_there else "", self.is_there)
 
     def _look(self) -> None:
         self.observer.look(self.cluster.now)
@@ -69,7 +69,7 @@ class PromiseSetup:
             raise NotFound("PUT /", 404, "NotFound", "gone")
         self.state, self.is_there = state, True
         self.written.append((self.cluster.now, state))
-        self.cluster.rates = replace(self.cluster.rates, chosen=state.chosen)
+        self.cluster.rates = replace(self.cluster.rates, chosen=parse_chosen(autostate_text(state)))
 
     @property
     def record(self) -> WorkloadRecord:
