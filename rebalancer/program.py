@@ -97,9 +97,7 @@ class RebalancerProgram:
         statuses = GroupStatuses(partial(write_status, client), time.monotonic)
         self._group_statuses = statuses if configuration.gangs.enabled else None
         self._promises = self._promising(client)
-        write = partial(change_observed, client, call_seconds=CALL_SECONDS)
-        expired = partial(is_expired, client)
-        self._observer = Observer(self._index, self._leader.is_leading, write, expired, self._promises.hear)
+        self._observer = self._watching(client)
         around = Around(
             self._leader.is_leading,
             self._is_current,
@@ -172,6 +170,12 @@ class RebalancerProgram:
             return lambda: False
         informer = self.followed.informer(POD_GROUPS)
         return lambda: informer.is_served
+
+    def _watching(self, client: Client) -> Observer:
+        """What observes pools; of each lost node it tells what keeps the promises of `auto`."""
+        write = partial(change_observed, client, call_seconds=CALL_SECONDS)
+        expired = partial(is_expired, client)
+        return Observer(self._index, self._leader.is_leading, write, expired, self._promises.hear)
 
     def _promising(self, client: Client) -> Promises:
         """What keeps the promises of `auto`."""
