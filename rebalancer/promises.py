@@ -180,6 +180,7 @@ class Promises:
         if since < (SOONEST_SECONDS if self._is_changed or is_lost else REGULAR_SECONDS):
             return
         self._written = now
+        self._due = {uid: at for uid, at in self._due.items() if uid in self._index.assessments}
         kept = {key: each for key, each in self._records.items() if now < each.standing.at + DAY_SECONDS}
         if not kept:
             return
