@@ -26,8 +26,11 @@ from kube.wire import (
     BudgetSpec,
     BudgetStatus,
     Condition,
+    FailurePolicy,
+    FailureRule,
     JobObject,
     JobSpec,
+    JobStatus,
     Meta,
     NodeObject,
     NodeSelector,
@@ -197,7 +200,7 @@ def _pod(
     gang_plan: str = "",
 ) -> Pod:
     meta, spec, status = wire.metadata, wire.spec or _NO_POD_SPEC, wire.status or _NO_POD_STATUS
-    ready, unschedulable, changed, waits, evicted = _conditions_of(status.conditions)
+    ready, unschedulable, changed, waits, disrupted = _conditions_of(status.conditions)
     if unschedulable and status.nominated_node_name:  # the scheduler makes room for it, by preemption
         unschedulable, waits = "", f"room on {status.nominated_node_name}: {unschedulable}"
     return _Pod(  # by position, in the order of the model: twenty names cost as much again as all the rest
@@ -218,10 +221,11 @@ def _pod(
         seconds(changed) if changed is not None else 0.0,
         decision,
         waits,
-        evicted,
+        disrupted == names.EVICTED,
         gates,
         intern(status.nominated_node_name) if status.nominated_node_name else "",
         gang_plan,
+        disrupted,
     )
 
 
@@ -302,9 +306,28 @@ def job(wire: JobObject) -> Job:
     meta, spec = wire.metadata, wire.spec or JobSpec()
     at_once = 1 if spec.parallelism is None else spec.parallelism
     most = at_once if spec.completions is None else min(at_once, spec.completions)
-    owner = shared_owner(meta.owner_references)
-    is_part = owner is not None and owner.kind != "CronJob"
-    return Job(intern(meta.namespace or ""), meta.name or "", meta.uid or "", most, bool(spec.suspend), is_part)
+    status, owner = wire.status or JobStatus(), shared_owner(meta.owner_references)
+    return Job(
+        intern(meta.namespace or ""),
+        meta.name or "",
+        meta.uid or "",
+        most,
+        bool(spec.suspend),
+        owner is not None and owner.kind != "CronJob",
+        annotations=_ours(meta.annotations),
+        owner=owner,
+        backoff_limit=6 if spec.backoff_limit is None else spec.backoff_limit,
+        failed=status.failed or 0,
+        ignores_disruption=any(map(_ignores_disruption, (spec.pod_failure_policy or FailurePolicy()).rules or ())),
+        is_over=any(each.status == "True" and each.type in ENDS_OF_JOBS for each in status.conditions or ()),
+    )
+
+
+def _ignores_disruption(rule: FailureRule) -> bool:
+    patterns = rule.on_pod_conditions or ()
+    return rule.action == "Ignore" and any(
+        each.type == names.DISRUPTION_TARGET and each.status in (None, "True") for each in patterns
+    )
 
 
 def priority_class(wire: PriorityClassObject) -> PriorityClass:
@@ -362,6 +385,8 @@ def sign(wire: SignObject) -> Sign:
     )
 
 
+# Conditions by which a Job says that it wants no more pods: it deletes those that are left.
+ENDS_OF_JOBS = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 _NO_RAW = Raw()
 _NO_POD_SPEC = PodSpec()
 _NO_POD_SPEC_IN_FULL = PodSpecInFull()
@@ -375,12 +400,12 @@ _READ = [field.encode_name for field in msgspec.structs.fields(PodAnnotations)][
 _READ_IN_FULL = [field.encode_name for field in msgspec.structs.fields(PodAnnotationsInFull)][1:-1]  # nor the plan
 
 
-def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None, str, bool]:
+def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str | None, str, str]:
     """Whether the pod is ready, the scheduler's sentence if it found no node, and since when it is so;
 
-    else why the scheduler did not look; and whether the pod is being evicted.
+    else why the scheduler did not look; and why somebody else ends the pod.
     """
-    ready, unschedulable, changed, waits, evicted = False, "", None, "", False
+    ready, unschedulable, changed, waits, disrupted = False, "", None, "", ""
     for condition in conditions or ():
         kind = condition.type
         if kind == "Ready":
@@ -393,8 +418,8 @@ def _conditions_of(conditions: list[Condition] | None) -> tuple[bool, str, str |
             else:
                 waits = sentence
         elif kind == names.DISRUPTION_TARGET:
-            evicted = condition.status == "True" and condition.reason == names.EVICTED
-    return ready, unschedulable, changed, waits, evicted
+            disrupted = intern(condition.reason or "") if condition.status == "True" else ""
+    return ready, unschedulable, changed, waits, disrupted
 
 
 def _required(spec: PodSpec) -> Raw:

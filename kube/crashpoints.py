@@ -30,6 +30,7 @@ class Call(StrEnum):
     UNRESERVE = "unreserve"
     START = "start"
     UNGATE = "ungate"
+    SUSPEND = "suspend"
     OUTAGE = "outage"
     LEASE = "lease"
 

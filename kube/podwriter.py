@@ -176,20 +176,35 @@ class PodWriter:
         path = f"{_path(key)}/status"
         return self._write(call, key, uid, lambda: self._patch(path, patch))
 
-    def start_member(self, pod: Pod, nodes: Sequence[str]) -> Outcome:
+    def start_member(self, pod: Pod, nodes: Sequence[str], annotations: Mapping[str, str | None] = NOTHING) -> Outcome:
         """Takes our gate off and narrows its node affinity to these nodes (none: it stays as it is), all in one.
 
         The API server refuses it where somebody has narrowed the affinity in another way meanwhile.
         """
         spec: dict[str, Any] = {**_UNGATED, **_on_nodes(pod, nodes)}
-        return self._respecify(Call.START, pod, spec)
+        return self._respecify(Call.START, pod, spec, annotations)
 
     def ungate(self, pod: Pod) -> Outcome:
         return self._respecify(Call.UNGATE, pod, _UNGATED)
 
-    def _respecify(self, call: Call, pod: Pod, spec: Mapping[str, Any]) -> Outcome:
+    def suspend(self, owner: Owner, namespace: str) -> Outcome:
+        """A Job or JobSet: its controller deletes its pods, and creates none until somebody resumes it."""
+        plural, api = _SUSPENDABLE[owner.kind]
+        path = path_of(f"/apis/{api}/{plural}", owner.name, namespace)
+        patch = {"metadata": {"uid": owner.uid}, "spec": {"suspend": True}}
+        try:
+            with self._faults.around(Call.SUSPEND):
+                self._client.patch(path, patch, timeout_seconds=self._call_seconds)
+        except ApiError as error:
+            return _told(Call.SUSPEND, Key(namespace, owner.name), error)
+        return Outcome.DONE
+
+    def _respecify(
+        self, call: Call, pod: Pod, spec: Mapping[str, Any], annotations: Mapping[str, str | None] = NOTHING
+    ) -> Outcome:
         """A strategic patch: it takes one gate by its name and leaves others."""
-        patch = {"metadata": {"uid": pod.uid}, "spec": spec}
+        noted = {"annotations": annotations} if annotations else {}
+        patch = {"metadata": {"uid": pod.uid, **noted}, "spec": spec}
         path = _path(pod.key)
         return self._write(
             call,
@@ -294,6 +309,7 @@ class PodWriter:
         return Outcome.GONE if raw["metadata"]["uid"] != uid else _told(call, key, refusal)
 
 
+_SUSPENDABLE = {"Job": ("jobs", "batch/v1"), "JobSet": ("jobsets", "jobset.x-k8s.io/v1alpha2")}
 _UNGATED: Mapping[str, Any] = {"schedulingGates": [{"$patch": "delete", "name": names.GANG_GATE}]}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

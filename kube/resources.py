@@ -204,6 +204,13 @@ UNSCHEDULED: Resource[Sign] = replace(
     shape=Decoder(wire.SignObject, convert.sign_with_message),
     query={"fieldSelector": f"reason={names.SIGN_UNSCHEDULED},source=karpenter"},
 )
+# The scheduler's, about pods that it deletes to make room. Read to say what became of a member of a gang.
+PREEMPTIONS: Resource[Sign] = replace(
+    _signs(names.SIGN_PREEMPTED),
+    shape=Decoder(wire.SignObject, convert.sign_with_message),
+    followed_by={REBALANCER},
+    is_for_gangs=True,
+)
 REFUSALS = _signs(names.EVENT_REFUSED)  # the webhooks' own
 
 
@@ -349,6 +356,7 @@ RESOURCES: Rows = (
     NOMINATIONS,
     NO_SCALE_UPS,
     UNSCHEDULED,
+    PREEMPTIONS,
     REFUSALS,
     STATE,
     WEBHOOK_LEASES,

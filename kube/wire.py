@@ -127,6 +127,9 @@ class PodAnnotationsInFull(PodAnnotations):
     preemptible: str | None = msgspec.field(default=None, name=names.PREEMPTIBLE)
     priority: str | None = msgspec.field(default=None, name=names.PRIORITY)
     preempted_by: str | None = msgspec.field(default=None, name=names.PREEMPTED_BY)
+    gang_run: str | None = msgspec.field(default=None, name=names.GANG_RUN)
+    gang_notice: str | None = msgspec.field(default=None, name=names.GANG_NOTICE)
+    gang_failed: str | None = msgspec.field(default=None, name=names.GANG_FAILED)
     gang_plan: str | None = msgspec.field(default=None, name=names.GANG_PLAN)
 
 
@@ -336,14 +339,36 @@ class Ordinals(Wire):
     start: int | None = None
 
 
+class ConditionPattern(Wire):
+    type: str | None = None
+    status: str | None = None
+
+
+class FailureRule(Wire):
+    action: str | None = None
+    on_pod_conditions: list[ConditionPattern] | None = None
+
+
+class FailurePolicy(Wire):
+    rules: list[FailureRule] | None = None
+
+
 class JobSpec(Wire):
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool | None = None
+    backoff_limit: int | None = None
+    pod_failure_policy: FailurePolicy | None = None
+
+
+class JobStatus(Wire):
+    failed: int | None = None
+    conditions: list[Condition] | None = None
 
 
 class JobObject(AnyObject):
     spec: JobSpec | None = None
+    status: JobStatus | None = None
 
 
 class WorkloadSpec(Wire):

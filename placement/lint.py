@@ -27,6 +27,10 @@ SETTING_NAMES = frozenset(setting.annotation for setting in SETTINGS)
 GANG_ANNOTATIONS = (names.POD_GROUP, *GANG_ROWS)  # what belongs on a pod template (design §6)
 INVALID = "is invalid"  # of a gang's: with some of these mistakes it does not start
 NAME_EXPECTED = "a name"
+JOB_COUNTS_EVICTIONS = (
+    "the Job counts each eviction of a member as a failure, towards its backoffLimit; "
+    "let its podFailurePolicy ignore the condition DisruptionTarget"
+)
 GROUP_EXPECTED = f"{names.POD_GROUP} beside it; it has no effect alone"
 TEMPLATE_EXPECTED = "it on the workload itself; it has no effect on a pod template"
 LABEL_EXPECTED = "an annotation of that name; it has no effect as a label"
@@ -179,7 +183,7 @@ def policies() -> list[dict[str, Any]]:
             [workloads, {"apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs"]}],
             conditions,
             _gang_variables(),
-            [_group_validation(), *_gang_validations(), _none("lonely", GROUP_EXPECTED)],
+            [_group_validation(), *_gang_validations(), _none("lonely", GROUP_EXPECTED), _job_validation()],
         ),
         _binding(names.LINT_GANGS_POLICY, {"key": names.PLACEMENT, "operator": "In", "values": [names.ENABLED]}),
     ]
@@ -232,6 +236,17 @@ def _group_validation() -> dict[str, str]:
         NAME_EXPECTED,
         INVALID,
     )
+
+
+def _job_validation() -> dict[str, str]:
+    """Deployments have no such field, so it is looked up without their schema."""
+    rules = "dyn(object).?spec.?podFailurePolicy.?rules.orValue([])"
+    is_disrupted = f"c.type == {_text(names.DISRUPTION_TARGET)} && c.?status.orValue('True') == 'True'"
+    ignores = f"r.action == 'Ignore' && r.?onPodConditions.orValue([]).exists(c, {is_disrupted})"
+    return {
+        "expression": f"object.kind != 'Job' || !variables.in_group || {rules}.exists(r, {ignores})",
+        "message": JOB_COUNTS_EVICTIONS,
+    }
 
 
 def _gang_validations() -> list[dict[str, str]]:

@@ -265,6 +265,7 @@ class Pod:
     gates: tuple[str, ...] = ()  # scheduling gates, by name: the scheduler does not look at it until all are off
     nominated: str = ""  # the node that is kept free for it, before it is bound
     gang_plan: str = ""  # the annotation, see `placement.gang.reservation`: it differs for every member
+    disrupted: str = ""  # why somebody else ends it, in the words of the API: EvictionByEvictionAPI
 
     @property
     def key(self) -> Key:
@@ -482,7 +483,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A Job: how many of its pods run at once."""
+    """A Job: how many of its pods run at once, and how many more failures it survives."""
 
     namespace: str
     name: str
@@ -490,10 +491,21 @@ class Job:
     parallelism: int = 1
     is_suspended: bool = False
     is_part: bool = False  # of something that makes several Jobs, such as a JobSet
+    annotations: Mapping[str, str] = field(default_factory=nothing)  # only ours
+    owner: Owner | None = None
+    backoff_limit: int = 6
+    failed: int = 0
+    ignores_disruption: bool = False  # an eviction is no failure, by its podFailurePolicy
+    is_over: bool = False  # it has ended, well or not, and wants no more pods
 
     @property
     def key(self) -> Key:
         return Key(self.namespace, self.name)
+
+    @property
+    def wanted(self) -> int:
+        """So many pods it keeps at once."""
+        return 0 if self.is_suspended or self.is_over else self.parallelism
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,16 @@ GANG_MEMBER = "member"
 # on which node. Written by the rebalancer together with `status.nominatedNodeName`. It stays when the member starts.
 # `placement.gang.reservation` says what else it may carry.
 GANG_PLAN = PREFIX + "gang-plan"
+# Annotation "<run>/<unix time>/<number>/<restarts>" on a member that has started: which run of the gang, since when,
+# with how many members, after how many restarts in a row. Written by the rebalancer with the start; read to see what
+# was lost, and by time-limit. `placement.gang.run` says what else it may carry.
+GANG_RUN = PREFIX + "gang-run"
+# Annotation "<unix time>/<node>" on all members of a gang: that node will go, and since when that is known. Written by
+# the rebalancer; read by people and by programs in the pods.
+GANG_NOTICE = PREFIX + "gang-notice"
+# Annotation "<unix time>/<why>" on one gated member: its gang has failed, and waits until it is removed, or that pod is
+# deleted. Written by the rebalancer, removed by people.
+GANG_FAILED = PREFIX + "gang-failed"
 # Label on PriorityClasses that the rebalancer makes: the class with the same value, without `preemptionPolicy: Never`.
 TWIN_OF = PREFIX + "twin-of"
 
@@ -120,6 +130,8 @@ DISRUPTION_TARGET = "DisruptionTarget"
 DISRUPTION_REASON = "DeletionBySpotweave"
 # The reason that the API server writes there when a pod is evicted; read to distinguish a drain from a bare cordon.
 EVICTED = "EvictionByEvictionAPI"
+# The reason that the scheduler writes there: it deletes the pod, because one of higher priority needs the room.
+PREEMPTED = "PreemptionByScheduler"
 # Reason of the pod condition PodScheduled=False: the scheduler tried and found no node. Any other reason means that
 # it did not try, as for pods with a scheduling gate.
 UNSCHEDULABLE = "Unschedulable"
@@ -191,6 +203,7 @@ SYSTEM_FENCE_POLICY = "spotweave-fence-system"
 CONFIGURATION_FENCE_POLICY = "spotweave-fence-configuration"
 TWIN_FENCE_POLICY = "spotweave-fence-twins"  # with gangs: what they may write of PriorityClasses
 POD_GROUP_FENCE_POLICY = "spotweave-fence-podgroups"  # the same of PodGroups: their status
+JOB_FENCE_POLICY = "spotweave-fence-jobs"  # with gangs: what they may write of Jobs and JobSets
 WEBHOOK_ACCOUNT = "spotweave-webhook"
 REBALANCER_ACCOUNT = "spotweave-rebalancer"
 # For people: a ClusterRole to look, and a Role to pause moves and note outages. Errors of the command line name them.
@@ -231,13 +244,18 @@ EVENT_SAFE = "PoolLossSurvived"
 EVENT_HELD = "EvictionHeld"
 # The same, on what owns the members of a gang: it waits for room or members; it cannot start until somebody changes
 # something; all members have a node; a start was undone; it waits for longer than its wait-timeout; an annotation is
-# invalid.
+# invalid; a member was lost, and what is done about it; a node of it will go; it has failed; its time limit is near, or
+# over.
 EVENT_GANG_WAITING = "GangWaiting"
 EVENT_GANG_BLOCKED = "GangBlocked"
 EVENT_GANG_STARTED = "GangStarted"
 EVENT_GANG_UNDONE = "GangRolledBack"
 EVENT_GANG_LATE = "GangLate"
 EVENT_GANG_MISTAKE = "GangMistake"
+EVENT_GANG_LOST = "GangMemberLost"
+EVENT_GANG_NOTICE = "GangNodeLeaving"
+EVENT_GANG_FAILED = "GangFailed"
+EVENT_GANG_LIMIT = "GangTimeLimit"
 # The same: pods are evicted to make room for a gang; on the gang, and on what owns the pods.
 EVENT_GANG_PREEMPTING = "GangPreempting"
 EVENT_GANG_PREEMPTED = "GangPreempted"
@@ -254,6 +272,8 @@ SIGN_NOMINATED = "Nominated"
 # only Karpenter's own Events are read.
 SIGN_NO_SCALE_UP = "NotTriggerScaleUp"
 SIGN_UNSCHEDULED = "FailedScheduling"
+# Kubernetes' scheduler reports on a pod that it deletes it, and for which other pod.
+SIGN_PREEMPTED = "Preempted"
 
 # --- metrics -------------------------------------------------------------------------------------------------------
 # What each one says, its labels and who writes it are in `metrics.METRICS`, which the programs and docs/metrics.md are

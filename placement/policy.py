@@ -323,7 +323,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(names.EVICTION_HOLD, _hold, "a duration such as 90s, or off", (f"off|{_TIME}",)),
 )
 _BY_ANNOTATION = {setting.annotation: setting for setting in SETTINGS}
-NOT_POLICY = {names.PLACEMENT}  # ours on workloads and namespaces, but no setting
+# Ours on workloads and namespaces, but no setting: the last two are about a gang that runs.
+NOT_POLICY = {names.PLACEMENT, names.TIME_LIMIT, names.EXPECTED_RUNTIME}
 
 
 # --- levels and limits -----------------------------------------------------------------------------------------------

@@ -6,14 +6,17 @@ It holds facts alone. What follows from them is worked out in `placement.plan`, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from placement import names
 from placement.availability import BudgetIndex
 from placement.configuration import Configuration
-from placement.gang.gang import ONE_OF_SEVERAL
+from placement.gang.gang import Gang
+from placement.gang.life import NO_FACTS, ONE_OF_SEVERAL, OwnerFacts
 from placement.gang.podgroup import PodGroup
 from placement.model import (
+    NOTHING,
     AttachLimits,
     Budget,
     Claim,
@@ -152,6 +155,7 @@ class Catalogue:
         if old is None or new is None or _differs(old, new):
             self._ground = None
             self.touched.update(self._workloads_on(known.name))
+            self.gangs.touch_members(self.occupancy.pods.get(known.name, ()))
         elif self._ground is not None and (old.allocatable, old.annotations) != (new.allocatable, new.annotations):
             self._ground = None
         if old is None or new is None or (old.allocatable, _differs(old, new)) != (new.allocatable, False):
@@ -166,6 +170,9 @@ class Catalogue:
         if new is not None:
             self.workloads[new.uid] = new
             self.gangs.touch_owner(new.uid)
+            if old is not None and old.annotations != new.annotations:
+                for each in self._sets_of.get(new.uid, ()):
+                    self.gangs.touch_owner(each.uid)
             self._in_namespace.setdefault(new.namespace, set()).add(new.uid)
             self.touched.add(new.uid)
 
@@ -250,7 +257,7 @@ class Catalogue:
         match owner.kind:
             case "Job":
                 job = self._jobs.get(owner.uid)
-                return None if job is None else ONE_OF_SEVERAL if job.is_part else job.parallelism
+                return None if job is None else ONE_OF_SEVERAL if job.is_part else job.wanted
             case "ReplicaSet":
                 revision = self._sets.get(owner.uid)
                 return None if revision is None else revision.replicas
@@ -258,6 +265,37 @@ class Catalogue:
                 workload = self.workloads.get(owner.uid)
                 return None if workload is None else workload.replicas
         return None
+
+    def facts_of(self, owner: Owner) -> OwnerFacts:
+        """What else is known of it."""
+        match owner.kind:
+            case "Job":
+                job = self._jobs.get(owner.uid)
+                if job is None:
+                    return NO_FACTS
+                left = None if job.ignores_disruption else max(0, job.backoff_limit - job.failed)
+                return OwnerFacts(job.annotations, suspends=_suspends(job), pods=job.wanted, failures_left=left)
+            case "ReplicaSet":
+                revision = self._sets.get(owner.uid)
+                root = revision.owner.uid if revision is not None and revision.owner is not None else ""
+                deployment = self.workloads.get(root)
+                return OwnerFacts(NOTHING if deployment is None else deployment.annotations, root)
+            case "StatefulSet":
+                workload = self.workloads.get(owner.uid)
+                return OwnerFacts(NOTHING if workload is None else workload.annotations)
+        return NO_FACTS
+
+    def fate_of(self, name: str) -> str:
+        """Why pods on this node count as lost: it will go, or its machine is gone, with proof. "": they do not."""
+        site = self.ground.sites.get(name)
+        if site is not None:
+            is_leaving = site.node.is_leaving(self._configuration.leaving_taints)
+            return f"its node {name} will go" if is_leaving else ""
+        lost = self.departures.lost.get(name)
+        return f"its node {name} is gone" if lost is not None and lost.proof else ""
+
+    def losses_of(self, gang: Gang) -> Sequence[str]:
+        return self.gangs.ends.of(gang, self.occupancy.pods)
 
     def subject_of(self, pod: Pod) -> Subject:
         """Where people look for what is said about a pod: its owner, a Deployment rather than its ReplicaSet."""
@@ -283,9 +321,12 @@ class Catalogue:
         file(self._quotas, known.namespace, known.name, new)
 
     def _take_sign(self, old: Sign | None, new: Sign | None) -> None:
+        if new is not None and new.reason == names.SIGN_PREEMPTED:
+            self.gangs.ends.hear(new)
         self.signs.take(old, new)
         if new is not None:
             self.departures.hear(new)
+            self.gangs.touch_members(self.occupancy.pods.get(new.about, ()) if new.kind == "Node" else ())
             if new.uid in self.workloads:
                 self.touched.add(new.uid)
 
@@ -308,6 +349,13 @@ class Catalogue:
             uid = _owner_uid(pod) or ""
             replica_set = self._sets.get(uid)
             yield replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else uid
+
+
+def _suspends(job: Job) -> Owner:
+    """A JobSet resumes the Jobs that it owns, so it is suspended itself."""
+    if job.owner is not None and job.owner.kind == "JobSet":
+        return job.owner
+    return Owner("Job", job.name, job.uid, "batch")
 
 
 def _differs(old: Node, new: Node) -> bool:

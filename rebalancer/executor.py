@@ -41,6 +41,7 @@ class Writer(PodWrites, Protocol):
     def hand_over(
         self, pod: Pod, owner: Owner, annotations: dict[str, str | None], labels: dict[str, str | None]
     ) -> Outcome: ...
+    def suspend(self, owner: Owner, namespace: str) -> Outcome: ...
 
 
 class Notebook(Protocol):
@@ -211,7 +212,10 @@ class Executor:
             case How.UNRESERVE:
                 return self._gangs.unreserve(action.pod, action.annotations)
             case How.START:
-                return self._gangs.release(action.pod, action.nodes)
+                return self._gangs.release(action.pod, action.nodes, action.annotations)
+            case How.SUSPEND:
+                assert action.owner is not None
+                return self._writer.suspend(action.owner, action.pod.namespace)
             case _:
                 return self._gangs.ungate(action.pod)
 
@@ -223,7 +227,7 @@ class Executor:
                 return self._writer.hand_over(action.pod, action.owner, dict(action.annotations), dict(action.labels))
             case How.ANNOTATE:
                 return self._writer.annotate(key, uid, dict(action.annotations), dict(action.labels))
-            case How.DELETE:
+            case How.DELETE | How.END:
                 return self._writer.delete(key, uid)
             case How.FINISH:
                 return self._writer.evict_replaced(key, uid)

@@ -30,7 +30,7 @@ class GangBackend(Protocol):
         """The room is everybody's again."""
         ...
 
-    def release(self, pod: Pod, nodes: Sequence[str]) -> Outcome:
+    def release(self, pod: Pod, nodes: Sequence[str], written: Written) -> Outcome:
         """The scheduler may place it, on one of these nodes; none: on any. It keeps its room until it has a node."""
         ...
 
@@ -44,7 +44,7 @@ class PodWrites(Protocol):
 
     def reserve(self, key: Key, uid: str, node: str, annotations: dict[str, str | None]) -> Outcome: ...
     def unreserve(self, key: Key, uid: str, annotations: dict[str, str | None]) -> Outcome: ...
-    def start_member(self, pod: Pod, nodes: Sequence[str]) -> Outcome: ...
+    def start_member(self, pod: Pod, nodes: Sequence[str], annotations: Written) -> Outcome: ...
     def ungate(self, pod: Pod) -> Outcome: ...
 
 
@@ -60,8 +60,8 @@ class Nominations:
     def unreserve(self, pod: Pod, written: Written) -> Outcome:
         return self._writer.unreserve(pod.key, pod.uid, dict(written))
 
-    def release(self, pod: Pod, nodes: Sequence[str]) -> Outcome:
-        return self._writer.start_member(pod, nodes)
+    def release(self, pod: Pod, nodes: Sequence[str], written: Written) -> Outcome:
+        return self._writer.start_member(pod, nodes, written)
 
     def ungate(self, pod: Pod) -> Outcome:
         return self._writer.ungate(pod)

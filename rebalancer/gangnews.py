@@ -22,6 +22,7 @@ from rebalancer.executor import Done
 
 ASSEMBLING_SECONDS = 60.0  # members may come slowly; a gang that lacks some for so long is reported
 MOST_SUBJECTS = 3
+MOST_TOLD = 100  # texts of a gang that are remembered
 
 
 class TellSubject(Protocol):
@@ -82,39 +83,54 @@ class GangNews:
     def _see(self, status: GangStatus, now: float) -> None:
         gang = status.gang
         before = self._memory.get(gang.key)
+        if status.state is State.RUNNING and before is not None and before.state is not State.RUNNING:
+            self._tell_started(gang, before, now)
         is_same = before is not None and before.state is status.state
         known = before if before is not None and is_same else _GangMemory(status.state, now)
         if before is not None and not is_same:
             known = replace(known, complete=before.complete, told=before.told)
-        if status.state is State.ROLLING_BACK and not is_same:
-            self._figures.rolled_back()
-        if status.was_given_up and not is_same:
-            self._figures.preempting("given-up")
-        if status.state is State.EVICTING and not is_same:
-            self._figures.preempting("begun")
-            self._figures.attempted("preempting")
-        if status.was_tried:
-            self._figures.attempted("no-room", status.lack)
-        if status.state is State.RESERVED and not is_same and not gang.reservations:
-            self._figures.attempted("reserved")
+        self._count(status, is_same=is_same)
         waits = status.state in (State.WAITING, State.EVICTING, State.RESERVED) and not gang.started
         known = replace(known, complete=(known.complete or now) if waits or gang.started else None)
-        if before is None and gang.started:
-            known = replace(known, complete=None)  # it began under another leader
+        is_new = before is None and bool(gang.started)  # it began under another leader
+        if is_new or status.state in (State.RUNNING, State.RESTARTING, State.FAILING):
+            known = replace(known, complete=None)
+        told = known.told if len(known.told) < MOST_TOLD else frozenset()
+        known = replace(known, told=told)
         for reason, text in _news(status, now - known.since):
             if text not in known.told:
                 known = replace(known, told=known.told | {text})
                 self._say(gang, reason, text)
         self._memory[gang.key] = known
 
+    def _count(self, status: GangStatus, *, is_same: bool) -> None:
+        """For metrics. `is_same`: it was in this state before."""
+        if status.was_tried:
+            self._figures.attempted("no-room", status.lack)
+        if is_same:
+            return
+        if status.state is State.ROLLING_BACK:
+            self._figures.rolled_back()
+        if status.was_given_up:
+            self._figures.preempting("given-up")
+        if status.state is State.EVICTING:
+            self._figures.preempting("begun")
+            self._figures.attempted("preempting")
+        if status.state is State.RESERVED and not status.gang.reservations:
+            self._figures.attempted("reserved")
+
     def _settle(self, key: Key, gang: Gang | None, now: float) -> None:
         """All of its members are on nodes, or it is gone."""
         before = self._memory.pop(key)
-        if gang is None or len(gang.running) + gang.done < gang.needed:
+        if gang is not None and before.state is not State.RUNNING:
+            self._tell_started(gang, before, now)
+
+    def _tell_started(self, gang: Gang, before: _GangMemory, now: float) -> None:
+        if len(gang.running) + gang.done < gang.needed or gang.gated:
             return
         if before.complete is not None:
             self._figures.started(now - before.complete)
-        text = f"Gang {key.name}: all {len(gang.running) + gang.done} members have a node"
+        text = f"Gang {gang.key.name}: all {len(gang.running) + gang.done} members have a node"
         self._say(gang, names.EVENT_GANG_STARTED, text, is_warning=False)
 
     def _say(self, gang: Gang, reason: str, text: str, *, is_warning: bool = True) -> None:
@@ -134,6 +150,8 @@ def _news(status: GangStatus, seconds: float) -> Iterator[tuple[str, str]]:
     name = f"Gang {status.gang.key.name}"
     for mistake in status.gang.declared.mistakes:
         yield names.EVENT_GANG_MISTAKE, f"{name}: {sentence(mistake)}"
+    for reason, text in status.news:
+        yield reason, f"{name}: {text}"
     if status.state is State.BLOCKED:
         yield names.EVENT_GANG_BLOCKED, f"{name} does not start: {status.reason}"
     elif status.was_given_up or (status.state is State.EVICTING and not seconds):

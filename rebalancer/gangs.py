@@ -6,13 +6,15 @@ that has it, and belongs to no gang, would wait for ever, so it is a stray.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from placement import names
 from placement.gang.belonging import gang_key
 from placement.gang.evictable import is_solo
-from placement.gang.gang import Gang, GroupOf, SizeOf, gang_of
+from placement.gang.gang import Gang, GroupOf, gang_of
+from placement.gang.life import FactsOf, FateOf, SizeOf
 from placement.model import Key, Pod
+from rebalancer.gangends import GangEnds
 
 
 class GangMembers:
@@ -27,6 +29,7 @@ class GangMembers:
         self.nominated: dict[str, Pod] = {}  # by UID: pods without a node for which one is kept free
         self.solo: dict[str, dict[str, Pod]] = {}  # by namespace and UID: pods that may make room one by one
         self.touched: set[Key] = set()
+        self.ends = GangEnds(self.nominated)
         self.freed = 0
         self._changes = 0
         self._strays: tuple[int, list[Pod]] = (-1, [])  # after so many changes
@@ -62,6 +65,7 @@ class GangMembers:
                 self._members.pop(key, None)
                 self._forget_owner(old, key)
             self.touched.add(key)
+            self.ends.see(key, old, new)
         if new is not None and (key := gang_key(new)) is not None:
             self._members.setdefault(key, {})[new.uid] = new
             if new.owner is not None:
@@ -87,6 +91,10 @@ class GangMembers:
         """It may have another number of pods."""
         self.touched.update(self._of_owner.get(uid, ()))
 
+    def touch_members(self, pods: Iterable[Pod]) -> None:
+        """Something has happened to their node."""
+        self.touched.update(key for pod in pods if (key := gang_key(pod)) is not None and key in self._members)
+
     def touch_all(self) -> None:
         self.touched.update(self._members)
 
@@ -99,8 +107,8 @@ class GangMembers:
         """All that are there, those that have ended among them."""
         return self._members.get(key, {}).values()
 
-    def gang(self, key: Key, size_of: SizeOf, group_of: GroupOf) -> Gang | None:
-        return gang_of(key, self.members(key), size_of, group_of)
+    def gang(self, key: Key, size_of: SizeOf, group_of: GroupOf, facts_of: FactsOf, fate_of: FateOf) -> Gang | None:
+        return gang_of(key, self.members(key), size_of, group_of, facts_of=facts_of, fate_of=fate_of)
 
     def strays(self, gangs: Collection[Key]) -> list[Pod]:
         """Pods with our gate that belong to no gang that is looked after."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -21,7 +21,7 @@ from placement.gang.gang import Gang
 from placement.gang.podgroup import GroupStatus, PodGroup, status_for
 from placement.gang.services import of_services
 from placement.intent import Readings, intent_of
-from placement.model import NO_AMOUNTS, Budget, Key, Namespace, Node, Pod, Subject
+from placement.model import NO_AMOUNTS, Budget, Key, Namespace, Node, Pod, Quota, Subject
 from placement.plan.assess import Assessment, assess, stranded
 from placement.plan.ground import Ground
 from placement.plan.group import Group, group_of
@@ -132,7 +132,9 @@ class Index:
         self.version += len(members.touched)
         for key in members.touched:
             is_ours = known.relations.is_opted_in(key.namespace)
-            found = members.gang(key, known.size_of, known.pod_groups.find) if is_ours else None
+            found = None
+            if is_ours:
+                found = members.gang(key, known.size_of, known.pod_groups.find, known.facts_of, known.fate_of)
             put(self.gangs, key, found)
             is_waiting = found is not None and found.is_restless
             (self._waiting_gangs.add if is_waiting else self._waiting_gangs.discard)(key)
@@ -262,6 +264,13 @@ class Index:
     def strays(self) -> Collection[Pod]:
         """Pods with our gate that belong to no gang that is looked after."""
         return self._catalogue.gangs.strays(self.gangs)
+
+    def losses_of(self, gang: Gang) -> Sequence[str]:
+        """Members of its run that went: which, and why."""
+        return self._catalogue.losses_of(gang)
+
+    def quotas_in(self, namespace: str) -> tuple[Quota, ...]:
+        return self._catalogue.quotas_in(namespace)
 
     def subject_of(self, pod: Pod) -> Subject:
         return self._catalogue.subject_of(pod)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from random import uniform
 from threading import Event
 
+from placement.gang.losses import Losses
 from placement.gang.retries import Retries
 from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Outages
@@ -74,6 +75,7 @@ class Loop:
         self._expectations = Expectations(watched.timer)
         self._gathering = Gathering()
         self._retries = Retries(uniform)
+        self._losses = Losses()
         self._swept = float("-inf")
 
     def run(self) -> None:
@@ -157,4 +159,8 @@ class Loop:
             list(marked.values()),
             expectations.marking(marked),
             expectations.preempted(),
+            self._retries.restarts(),
+            self._losses.lasting(gangs, self._watched.timer()),
+            index.losses_of,
+            index.quotas_in,
         )

@@ -25,6 +25,8 @@ STYLES = {
     State.RUNNING: "green",
     State.BLOCKED: "bold red",
     State.ROLLING_BACK: "bold red",
+    State.RESTARTING: "bold red",
+    State.FAILING: "bold red",
     State.WAITING: "yellow",
     State.ASSEMBLING: "yellow",
 }
@@ -73,7 +75,8 @@ def queue_of(
     """Those that wait or start, as a plan left them, then those that run."""
     known = {each.gang.key for each in planned}
     running = [status_of(gangs[key], now) for key in sorted(gangs.keys() - known)]
-    return [QueuedGang(_as_it_is(each), _chance(each, sites, observed)) for each in (*planned, *running)]
+    found = sorted((*planned, *running), key=lambda each: each.state is State.RUNNING)
+    return [QueuedGang(_as_it_is(each), _chance(each, sites, observed)) for each in found]
 
 
 def _chance(status: GangStatus, sites: Sites, observed: Observed) -> float | None:

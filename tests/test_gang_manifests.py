@@ -35,7 +35,8 @@ BARE_BEFORE = MANIFESTS / "components" / "gangs-bare-annotations-before-1.36"
 (BARE_ENTRY,) = objects(BARE_BEFORE / "webhook.yaml")[0]["webhooks"]
 BEFORE = MANIFESTS / "components" / "gangs-before-1.36"
 GATE_ENTRY, _ = objects(BEFORE / "webhook.yaml")[0]["webhooks"]
-TWIN_FENCE, TWIN_FENCE_BINDING, GROUP_FENCE, GROUP_FENCE_BINDING = objects(COMPONENT / "fence.yaml")
+FENCES = objects(COMPONENT / "fence.yaml")
+TWIN_FENCE, TWIN_FENCE_BINDING, GROUP_FENCE, GROUP_FENCE_BINDING, JOB_FENCE, JOB_FENCE_BINDING = FENCES
 
 
 def test_the_gate_is_given_by_an_apply_configuration_alone() -> None:
@@ -126,6 +127,19 @@ def test_the_fence_of_pod_groups_denies_also_when_it_fails() -> None:
     assert GROUP_FENCE["metadata"]["name"] == names.POD_GROUP_FENCE_POLICY
     assert GROUP_FENCE["spec"]["failurePolicy"] == "Fail"
     assert GROUP_FENCE_BINDING["spec"] == {"policyName": names.POD_GROUP_FENCE_POLICY, "validationActions": ["Deny"]}
+
+
+def test_the_fence_of_jobs_denies_also_when_it_fails() -> None:
+    """And goes by the same accounts and namespaces as the fence of pods."""
+    assert JOB_FENCE["metadata"]["name"] == names.JOB_FENCE_POLICY
+    assert (JOB_FENCE["spec"]["failurePolicy"], JOB_FENCE["spec"]["matchConditions"]) == (
+        "Fail",
+        TWIN_FENCE["spec"]["matchConditions"],
+    )
+    assert JOB_FENCE_BINDING["spec"] == {"policyName": names.JOB_FENCE_POLICY, "validationActions": ["Deny"]}
+    (fence, *_) = objects(MANIFESTS / "base" / "fence.yaml")
+    (opted_in,) = (each for each in fence["spec"]["variables"] if each["name"] == "optedIn")
+    assert opted_in in JOB_FENCE["spec"]["variables"]
 
 
 @pytest.fixture(scope="module")

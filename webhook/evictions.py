@@ -205,6 +205,8 @@ class EvictionReviewer:
         pod = self._admission.pod(call.pod)
         if pod is None or call.pod_uid not in ("", pod.uid):
             return LetGo.UNKNOWN
+        if pod.is_member:
+            return LetGo.NOT_OURS
         found = self._admission.placeable(pod)
         if not isinstance(found, Placeable):
             return LetGo.NOT_OURS

@@ -15,17 +15,16 @@ from enum import StrEnum
 
 from placement import names
 from placement.gang.belonging import SOLO, is_by_label
+from placement.gang.life import COUNTED, NO_FACTS, NO_LIFE, ONE_OF_SEVERAL, FactsOf, FateOf, Life, SizeOf, life_of
 from placement.gang.podgroup import NoPodGroup, PodGroup
 from placement.gang.reservation import Reservation, reservation_of, reserved
 from placement.gang.terms import NOTHING_DECLARED, START, Declared, GangTerms, WaitTimeout, declared
 from placement.lack import Lack
-from placement.model import FINISHED, Key, Owner, Pod
+from placement.model import FINISHED, Key, Pod
 
 # Where nothing says how many there will be: those that are there once no new one has come for so long.
 SETTLED_SECONDS = 2.0
 MOST_ASSEMBLING_SECONDS = 15.0
-COUNTED = ("Job", "ReplicaSet", "StatefulSet")  # owners that say how many pods they have
-ONE_OF_SEVERAL = -1  # in place of an owner's number: other owners' pods belong to the gang, too
 WHOLE_SECONDS = 1.0  # times of creation are written in whole seconds
 
 
@@ -39,10 +38,11 @@ class State(StrEnum):
     RESERVED = "Reserved"  # every member has a node that is kept free for it
     PLACING = "Placing"  # members have started, and have no node yet
     ROLLING_BACK = "RollingBack"  # not all of them found a node: the plan is undone
+    RESTARTING = "Restarting"  # a member was lost: the others are evicted, and the gang starts again
+    FAILING = "Failing"  # its other members are ended, and it does not start again by itself
     RUNNING = "Running"
 
 
-SizeOf = Callable[[Owner], int | None]  # how many pods an owner has; None: not known
 GroupOf = Callable[[Key], PodGroup | NoPodGroup]  # the PodGroup of that name
 
 
@@ -60,6 +60,7 @@ class Gang:
     is_orphaned: bool = False  # what owns its members, and would say how many there are, is not known or wants none
     is_settled: bool = True  # False: writes of ours are not seen yet
     awaits: str = ""  # what would say how many there are, and is not there
+    life: Life = NO_LIFE  # what has become of those that have started
     # Worked out once: thousands of gangs may wait, and are looked at in every plan.
     reservations: tuple[tuple[Pod, Reservation], ...] = field(init=False, compare=False, repr=False)
     begun: frozenset[str] = field(init=False, compare=False, repr=False)  # plans that have started members
@@ -96,7 +97,7 @@ class Gang:
     @property
     def is_restless(self) -> bool:
         """There is something to do, or to wait for."""
-        return bool(self.gated or self.starting)
+        return bool(self.gated or self.starting) or (bool(self.running) and self.life.needs_care)
 
     @property
     def wish(self) -> int:
@@ -126,6 +127,9 @@ class Gang:
 
 def _obstacle(gang: Gang) -> str:
     for pod in gang.gated:
+        if names.GANG_FAILED in pod.annotations:
+            why = pod.annotations[names.GANG_FAILED].partition("/")[2]
+            return f"Failed: {why}; delete its waiting pods to start it again"
         foreign = [gate for gate in pod.gates if gate != names.GANG_GATE]
         if foreign:
             return f"ForeignGate: pod {pod.name} has the scheduling gate {foreign[0]}"
@@ -142,7 +146,15 @@ def no_pod_groups(_key: Key) -> NoPodGroup:
     return NoPodGroup.UNSERVED
 
 
-def gang_of(key: Key, pods: Iterable[Pod], size_of: SizeOf, group_of: GroupOf = no_pod_groups) -> Gang | None:
+def gang_of(
+    key: Key,
+    pods: Iterable[Pod],
+    size_of: SizeOf,
+    group_of: GroupOf = no_pod_groups,
+    *,
+    facts_of: FactsOf = lambda _owner: NO_FACTS,
+    fate_of: FateOf = lambda _node: "",
+) -> Gang | None:
     """None where none of them lives.
 
     How many start together: the annotation says it, else the PodGroup, else the size, else the one owner of all.
@@ -170,6 +182,7 @@ def gang_of(key: Key, pods: Iterable[Pod], size_of: SizeOf, group_of: GroupOf = 
         needed is None and size == 0,
         group is not NoPodGroup.UNREAD or said.terms.min_member is not None,
         _awaited(group, said.terms, live),
+        life_of(of_all, needed or size or 0, size_of, facts_of, fate_of),
     )
 
 
@@ -216,6 +229,7 @@ class GangStatus:
     was_given_up: bool = False  # the room that was being made for it
     lack: Lack | None = None  # what its members lacked, where a place was looked for and not found
     chance: float | None = None  # that it survives its expected run time where it is about to go
+    news: tuple[tuple[str, str], ...] = ()  # Events beside those of its state: reason and text
 
     @property
     def counts(self) -> str:

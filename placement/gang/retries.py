@@ -14,11 +14,13 @@ from math import ceil
 
 from placement.backoff import doubled
 from placement.gang.gang import Gang, GangStatus, State
+from placement.gang.run import pause_before
 from placement.model import Key
 
 FIRST_SECONDS, LONGEST_SECONDS = 2.0, 60.0  # until a gang is tried again, although nothing has happened
 BATCH_SECONDS = 0.2  # and at the earliest, where something has
 AFTER_UNDO_SECONDS = 5.0  # until a gang that was rolled back is tried again
+REMEMBERED_SECONDS = 3600.0  # restarts of a gang that has not come back
 LEAST_SHARE, MOST_SHARE = 0.8, 1.2
 
 
@@ -41,6 +43,7 @@ class Retries:
     def __init__(self, between: Callable[[float, float], float]) -> None:
         """`between` gives a number between two others, by chance."""
         self._tried: dict[Key, Tried] = {}
+        self._restarts: dict[Key, tuple[int, float]] = {}  # in a row, and when that was seen
         self._between = between
 
     def resting(self, gangs: Sequence[Gang], freed: int, timer: float) -> Mapping[Key, str]:
@@ -62,9 +65,20 @@ class Retries:
             return False
         return freed == tried.freed or timer < tried.at + BATCH_SECONDS or not tried.members
 
+    def restarts(self) -> Mapping[Key, int]:
+        """How often in a row gangs were restarted that have not started again yet."""
+        return {key: count for key, (count, _) in self._restarts.items()}
+
     def note(self, found: Sequence[GangStatus], freed: int, timer: float) -> None:
         """After a plan. `freed` is what it was when the plan was made."""
+        for key in [key for key, (_, at) in self._restarts.items() if timer - at > REMEMBERED_SECONDS]:
+            del self._restarts[key]
         for each in found:
+            if each.state is State.RESTARTING:
+                self._note_restart(each, freed, timer)
+                continue
+            if each.gang.started:  # they carry the number
+                self._restarts.pop(each.gang.key, None)
             before = self._tried.get(each.gang.key)
             tries = 0 if before is None else before.tries
             if each.was_tried:
@@ -79,6 +93,18 @@ class Retries:
                 wait = doubled(AFTER_UNDO_SECONDS, tries, LONGEST_SECONDS) * self._between(LEAST_SHARE, MOST_SHARE)
                 text = each.reason if each.was_given_up else "an earlier start was rolled back; Spotweave retries later"
                 self._tried[each.gang.key] = Tried(frozenset(), freed, timer, timer + wait, tries + 1, text)
+
+    def _note_restart(self, each: GangStatus, freed: int, timer: float) -> None:
+        """Where it has failed again and again, it waits before it starts."""
+        run = each.gang.life.run
+        if run is None or not run.mark:
+            return
+        count = run.restarts_after(run.marked_at)
+        self._restarts[each.gang.key] = count, timer
+        wait = pause_before(count) * self._between(LEAST_SHARE, MOST_SHARE)
+        if wait:
+            text = f"it was restarted {count} times in a row; Spotweave waits before the next start"
+            self._tried[each.gang.key] = Tried(frozenset(), freed, timer, timer + wait, 1, text)
 
 
 def _members(gang: Gang) -> frozenset[str]:

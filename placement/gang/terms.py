@@ -6,7 +6,8 @@ say different things about what must be one for all, the gang does not start (`c
     spotweave.dev/pod-group: train                      the gang's name, within its namespace
     spotweave.dev/pod-group-min-member: "8"             so many start together; others later, one by one
     spotweave.dev/pod-group-size: "10"                  how many there will be; min-member, if that is absent
-    spotweave.dev/pod-group-wait-timeout: 30m:start     after 30 minutes it starts anyway; 30m: it is reported
+    spotweave.dev/pod-group-wait-timeout: 30m:start     after 30 minutes it starts anyway; 30m:fail: it fails;
+                                                        30m: it is reported
     spotweave.dev/pod-group-class: spot,on-demand       the classes that it may run on, the first that holds it
 """
 
@@ -25,13 +26,16 @@ from placement.policy import LONGEST_SHOWN, TARGET_SHAPES, Mistake, parse_count,
 from placement.window import parse_duration
 
 LONGEST_NAME = 253
-KEEP, START = "keep", "start"
-REPAIR = "repair"
+KEEP, START, FAIL = "keep", "start", "fail"
+RESTART_GANG, FAIL_GANG, CONTINUE, REPAIR = ON_FAILURE = ("restart-gang", "fail-gang", "continue", "repair")
 
 
 @dataclass(frozen=True, slots=True)
 class WaitTimeout:
-    """What happens to a gang that has waited for so long: `keep` reports it, `start` starts it without guarantee."""
+    """What happens to a gang that has waited for so long.
+
+    `keep` reports it, `start` starts it without guarantee, `fail` gives it up.
+    """
 
     after: timedelta
     then: str = KEEP
@@ -47,7 +51,8 @@ class GangTerms:
     classes: tuple[Class, ...] = ()  # in the wanted order; (): the pods' own affinity decides
     expected_runtime: timedelta | None = None
     availability_target: Fraction | None = None  # the chance to survive its run time that is good enough for spot
-    on_partial_failure: str = REPAIR
+    time_limit: timedelta | None = None
+    on_partial_failure: str = RESTART_GANG
     preemptible: bool = True
     priority: int | None = None
 
@@ -108,12 +113,18 @@ def _duration(text: str) -> timedelta:
     return found
 
 
+@lru_cache(256)
+def duration_of(text: str) -> timedelta | None:
+    """None for what is no duration."""
+    try:
+        return _duration(text) if len(text) <= LONGEST_NAME else None
+    except ValueError:
+        return None
+
+
 def _wait_timeout(text: str) -> WaitTimeout:
     after, colon, then = text.partition(":")
-    if colon and then == "fail":
-        _duration(after)
-        raise Unsupported(text)
-    if colon and then not in (KEEP, START):
+    if colon and then not in (KEEP, START, FAIL):
         raise ValueError(text)
     return WaitTimeout(_duration(after), then or KEEP)
 
@@ -126,9 +137,7 @@ def _classes(text: str) -> tuple[Class, ...]:
 
 
 def _on_partial_failure(text: str) -> str:
-    if text in ("restart-gang", "fail-gang", "continue"):
-        raise Unsupported(text)
-    if text != REPAIR:
+    if text not in ON_FAILURE:
         raise ValueError(text)
     return text
 
@@ -137,11 +146,6 @@ def _switch(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(text)
     return text == "true"
-
-
-def _time_limit(text: str) -> None:
-    _duration(text)
-    raise Unsupported(text)
 
 
 def _exclusive_node(text: str) -> None:
@@ -167,7 +171,7 @@ _TIME = r"(?:\d+[smhd])+"
 _NOT_ZERO = r".*[1-9].*"
 _CLASS = rf"[\x20\t\r\n]*(?:{'|'.join(Class)})[\x20\t\r\n]*"
 _CLASSES = f"{_CLASS}(?:,{_CLASS})?"
-_TIMEOUT = f"{_TIME}(?::(?:{KEEP}|{START}))?"
+_TIMEOUT = f"{_TIME}(?::(?:{KEEP}|{START}|{FAIL}))?"
 _COUNT = (r"\d{1,9}", _NOT_ZERO)
 _NOTHING_YET = ("", ".")  # no text is empty and has one letter
 
@@ -180,7 +184,7 @@ ROWS: Mapping[str, Row] = {
     names.POD_GROUP_WAIT_TIMEOUT: Row(
         "wait_timeout",
         _wait_timeout,
-        "a duration such as 30m or 30m:start",
+        "a duration such as 30m, 30m:start or 30m:fail",
         (_TIMEOUT, _NOT_ZERO),
     ),
     names.POD_GROUP_CLASS: Row(
@@ -196,8 +200,10 @@ ROWS: Mapping[str, Row] = {
         "a percentage above 0% and below 100% such as 99.9%",
         TARGET_SHAPES,
     ),
-    names.TIME_LIMIT: Row("", _time_limit, "no time limit", _NOTHING_YET),
-    names.ON_PARTIAL_FAILURE: Row("on_partial_failure", _on_partial_failure, REPAIR, (REPAIR,)),
+    names.TIME_LIMIT: Row("time_limit", _duration, "a duration such as 4h", (_TIME, _NOT_ZERO)),
+    names.ON_PARTIAL_FAILURE: Row(
+        "on_partial_failure", _on_partial_failure, f"{', '.join(ON_FAILURE[:-1])} or {REPAIR}", ("|".join(ON_FAILURE),)
+    ),
     names.EXCLUSIVE_NODE: Row("", _exclusive_node, "no exclusive nodes", _NOTHING_YET),
     names.PREEMPTIBLE: Row("preemptible", _switch, "true or false", ("true|false",)),
     names.PRIORITY: Row("priority", _number, "a whole number such as 100 or -5", (r"-?\d{1,9}",)),

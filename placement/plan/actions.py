@@ -29,6 +29,8 @@ class How(StrEnum):
     UNGATE = "ungate"  # the gate is taken off, without a plan: gangs are off, or a gang waits no longer
     PREEMPT = "preempt"  # evicted: its room goes to a gang of higher priority
     ROLL_BACK = "roll-back"  # a member of a gang that did not start whole is evicted: its owner creates it again
+    SUSPEND = "suspend"  # the Job or JobSet of a member is suspended: its gang has failed, or its time is up
+    END = "end"  # the same for a member that nothing owns: it is deleted
 
 
 class Why(StrEnum):
@@ -129,7 +131,7 @@ class Action:
     labels: Mapping[str, str | None] = field(default_factory=lambda: NOTHING)
     text: str = ""
     rests_on: tuple[Pod, ...] = ()  # pods that must still serve when it is done: the replacement, the siblings
-    owner: Owner | None = None  # its controller from then on, where it is released or put back
+    owner: Owner | None = None  # its controller from then on, where it is released or put back; what is suspended
     nodes: tuple[str, ...] = ()  # of a member of a gang: that is kept free for it, or where it may start
     in_every_mode: bool = False  # also while moves are paused: it undoes what we did, or replaces what is lost
 

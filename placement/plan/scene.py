@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from placement.classes import Classes
 from placement.gang.candidate import Candidate, Claimant
 from placement.gang.gang import Gang
-from placement.model import Budget, Class, Key, Pod, Pool
+from placement.model import Budget, Class, Key, Pod, Pool, Quota
 from placement.observation import NOTHING_OBSERVED, Observed
 from placement.outage import Demand, Outages, Shape
 from placement.outcome import Outcome
@@ -70,6 +70,11 @@ class Scene:
     marked: Sequence[Pod] = ()  # pods that are to make room for a gang
     marking: Collection[Key] = ()  # gangs for which such marks were written or removed, and that is not seen yet
     preempted: Mapping[str, int] = field(default_factory=dict)  # evicted for gangs this hour, by namespace; "": in all
+
+    restarts: Mapping[Key, int] = field(default_factory=dict)  # of gangs that were restarted: how often in a row
+    lost_for: Mapping[Key, float] = field(default_factory=dict)  # gangs that lack members: for how many seconds
+    losses: Callable[[Gang], Sequence[str]] = lambda _gang: ()  # members that went: which, and why
+    quotas: Callable[[str], Sequence[Quota]] = lambda _namespace: ()  # by namespace
 
     def is_coming(self, pod: Pod) -> bool:
         """An autoscaler reported recently that it adds a node. A report from the future is not trusted."""

@@ -13,6 +13,7 @@ from placement.plan.planners import (
     annotation,
     gangs,
     leaving,
+    life,
     losses,
     moves,
     remains,
@@ -40,6 +41,7 @@ def by_reason(*planners: Planner) -> Planner:
 # one is asked, so the order is also the order of precedence.
 PLANNERS: tuple[Planner, ...] = (
     reservations.plan,
+    life.plan,
     losses.plan,
     leaving.plan,
     sweeps.plan,

@@ -14,7 +14,7 @@ import yaml
 
 from kube.client import Client
 from localcluster.parts import APISERVER
-from localcluster.profile import parse_profile
+from localcluster.profile import Profile, parse_profile
 from placement import names
 from tests.builders.api import raw_pod_spec, raw_workload
 from tests.cluster.clustersetup import ClusterSetup, cluster_setup
@@ -39,13 +39,15 @@ CPU = "3"
 
 
 @contextmanager
-def gang_setup(directory: Path, rebalancers: int = 1, configuration: str = CONFIGURATION) -> Iterator[GangSetup]:
+def gang_setup(
+    directory: Path, rebalancers: int = 1, configuration: str = CONFIGURATION, profile: Profile = PROFILE
+) -> Iterator[GangSetup]:
     """All bindings are written down, and all starts are watched."""
     policy, log = directory / "audit.yaml", directory / "audit.log"
     policy.write_text(yaml.safe_dump(AUDITED))
     audit = (f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking")
     with (
-        cluster_setup(directory, rebalancers, PROFILE, configuration, 1, {APISERVER: audit}) as made,
+        cluster_setup(directory, rebalancers, profile, configuration, 1, {APISERVER: audit}) as made,
         observing_starts(made.user.client, MEMBERS) as starts,
     ):
         yield GangSetup(made, starts, log)

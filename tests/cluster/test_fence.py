@@ -121,7 +121,7 @@ def test_a_real_pod_is_released_and_put_back(user: NamespaceUser, writer: PodWri
 
 
 def test_a_released_pod_is_evicted(user: NamespaceUser, writer: PodWriter) -> None:
-    """As long as it is released; any other is deleted."""
+    """As long as it is released. So it may be deleted; a pod that is neither released nor has ended may not."""
     key = deployed(user)
     uid = user.client.get_json(path_of(key))["metadata"]["uid"]
     assert writer.evict_replaced(key, uid) is Outcome.BUSY
@@ -129,6 +129,8 @@ def test_a_released_pod_is_evicted(user: NamespaceUser, writer: PodWriter) -> No
     assert writer.evict_replaced(key, uid) is Outcome.DONE
     user.delete("Deployment", "web")
     key, uid = make_pod(user.client, user.namespace)
+    assert writer.delete(key, uid, 0) is Outcome.IMPOSSIBLE
+    user.client.patch(f"{path_of(key)}/status", {"status": {"phase": "Succeeded"}})
     assert writer.delete(key, uid, 0) is Outcome.DONE
     assert not user.exists(path_of(key))
 
@@ -319,6 +321,13 @@ def test_nobody_becomes_a_member_later(user: NamespaceUser, rebalancer: Client) 
     with pytest.raises(Forbidden, match="no pod a member"):
         rebalancer.patch(path_of(key), metadata(labels={names.GANG_LABEL: names.GANG_MEMBER}))
     rebalancer.patch(path_of(gated(user, names.GANG_GATE)), metadata(labels={names.GANG_LABEL: None}))
+
+
+def test_members_are_not_deleted_where_gangs_are_off(user: NamespaceUser, writer: PodWriter) -> None:
+    """Only the component of gangs allows that."""
+    key = gated(user, names.GANG_GATE)
+    uid = user.client.get_json(path_of(key))["metadata"]["uid"]
+    assert writer.delete(key, uid, 0) is Outcome.IMPOSSIBLE
 
 
 ACTS: dict[str, Callable[[PodWriter, Key, str], Outcome]] = {

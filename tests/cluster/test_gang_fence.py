@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ from demo.supervisor import access_for
 from kube.client import JSON_PATCH, STRATEGIC_PATCH, Client, connect
 from kube.errors import ApiError, Forbidden, Invalid
 from kube.gates import GatedPod, ungate
+from kube.podwriter import PodWriter
 from kube.twins import TwinWriter, twin_object
 from placement import names
 from placement.gang.twins import TwinChange, twin_name
-from placement.model import Key
+from placement.model import Key, Owner
+from placement.outcome import Outcome
+from tests.builders.api import raw_pod_spec
 from tests.cluster.clustersetup import ClusterSetup
 from tests.cluster.gangs import FOREIGN, GROUP, create, raw_member
 from tests.cluster.manualrelease import path_of
@@ -251,6 +255,98 @@ def test_the_break_glass_patch_passes(gangs: ClusterSetup, rebalancer: Client) -
     assert gangs.user.client.get_json(path_of(key))["spec"]["schedulingGates"] == [FOREIGN]
     assert not ungate(rebalancer, GatedPod(*key, "another", ()))
     gangs.user.delete_pod(key.name)
+
+
+# --- Jobs ------------------------------------------------------------------------------------------------------------
+
+
+def job(user: NamespaceUser, namespace: str = "") -> str:
+    """Its path; its pods wait, since nobody starts them."""
+    path = f"/apis/batch/v1/namespaces/{namespace or user.namespace}/jobs"
+    template = {"metadata": {"annotations": GROUP}, "spec": {**raw_pod_spec(), "restartPolicy": "Never"}}
+    name = f"j{next(_numbers)}"
+    user.client.post(path, {"metadata": {"name": name}, "spec": {"parallelism": 1, "template": template}})
+    return f"{path}/{name}"
+
+
+SUSPEND: dict[str, Any] = {"spec": {"suspend": True}}
+NOT_SUSPENDING: dict[str, dict[str, Any]] = {
+    "more pods": {"spec": {"suspend": True, "parallelism": 9}},
+    "more failures": {"spec": {"suspend": True, "backoffLimit": 99}},
+    "an annotation": {**SUSPEND, "metadata": {"annotations": {names.TIME_LIMIT: "9h"}}},
+    "a label": {**SUSPEND, "metadata": {"labels": {"a": "b"}}},
+    "a finalizer": {**SUSPEND, "metadata": {"finalizers": ["example.com/mine"]}},
+    "an owner": {
+        **SUSPEND,
+        "metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "a"}]},
+    },
+}
+
+
+@pytest.mark.parametrize("patch", NOT_SUSPENDING.values(), ids=NOT_SUSPENDING.keys())
+def test_nothing_but_the_suspension_of_a_job_is_written(
+    gangs: ClusterSetup, rebalancer: Client, patch: dict[str, Any]
+) -> None:
+    """Whatever comes with it. Owners the API server itself refuses to accounts that may not delete the Job."""
+    path = job(gangs.user)
+    with pytest.raises(Forbidden, match=f"{names.JOB_FENCE_POLICY}|cannot set an ownerRef"):
+        rebalancer.patch(path, patch)
+    gangs.user.client.delete(path, query={"propagationPolicy": "Background"})
+
+
+def test_a_job_is_suspended_and_not_resumed(gangs: ClusterSetup, rebalancer: Client, webhook: Client) -> None:
+    """People resume it. The webhook does neither; nobody deletes it, or writes its status."""
+    user, path = gangs.user, job(gangs.user)
+    with pytest.raises(Forbidden):
+        webhook.patch(path, SUSPEND)
+    raw = user.client.get_json(path)["metadata"]
+    owner, writer = Owner("Job", raw["name"], raw["uid"], "batch"), PodWriter(rebalancer)
+    assert writer.suspend(replace(owner, uid="another"), user.namespace) is not Outcome.DONE
+    assert not user.client.get_json(path)["spec"]["suspend"]
+    assert writer.suspend(owner, user.namespace) is Outcome.DONE
+    assert writer.suspend(owner, user.namespace) is Outcome.DONE
+    assert user.client.get_json(path)["spec"]["suspend"]
+    with pytest.raises(Forbidden, match=names.JOB_FENCE_POLICY):
+        rebalancer.patch(path, {"spec": {"suspend": False}})
+    with pytest.raises(Forbidden):
+        rebalancer.delete(path)
+    with pytest.raises(Forbidden):
+        rebalancer.patch(f"{path}/status", {"status": {"failed": 9}})
+    user.client.delete(path, query={"propagationPolicy": "Background"})
+
+
+def test_no_job_is_suspended_where_nobody_opted_in(gangs: ClusterSetup, rebalancer: Client) -> None:
+    """Whatever its pods say."""
+    user = gangs.user
+    path = job(user, "default")
+    with pytest.raises(Forbidden, match=names.JOB_FENCE_POLICY):
+        rebalancer.patch(path, SUSPEND)
+    user.client.delete(path, query={"propagationPolicy": "Background"})
+
+
+def test_only_members_without_an_owner_are_deleted(gangs: ClusterSetup, rebalancer: Client) -> None:
+    """Not a pod that is no member, nor a member that somebody creates again."""
+    user, writer = gangs.user, PodWriter(rebalancer)
+    bare, other = member(user), stranger(user)
+    assert writer.delete(other, uid_of(user, other), 0) is Outcome.IMPOSSIBLE
+    assert writer.delete(bare, uid_of(user, bare), 0) is Outcome.DONE
+    path = job(user)
+    wait_for("its pod", lambda: bool(pods_of_job(user, path)))
+    (owned,) = pods_of_job(user, path)
+    assert writer.delete(owned, uid_of(user, owned), 0) is Outcome.IMPOSSIBLE
+    user.client.delete(path, query={"propagationPolicy": "Background"})
+    user.delete_pod(other.name)
+
+
+def uid_of(user: NamespaceUser, key: Key) -> str:
+    uid: str = user.client.get_json(path_of(key))["metadata"]["uid"]
+    return uid
+
+
+def pods_of_job(user: NamespaceUser, path: str) -> list[Key]:
+    name = path.rpartition("/")[2]
+    found = user.client.get_json(user.pods_path, {"labelSelector": f"batch.kubernetes.io/job-name={name}"})["items"]
+    return [Key(user.namespace, each["metadata"]["name"]) for each in found]
 
 
 # --- PriorityClasses -------------------------------------------------------------------------------------------------

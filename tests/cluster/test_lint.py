@@ -23,7 +23,7 @@ from kube.events import EventWriter
 from localcluster import LocalCluster, kubectl
 from placement import names
 from placement.gang.terms import ROWS, terms_of
-from placement.lint import GROUP_EXPECTED, SHOWN_LENGTH, LintedObject, findings_in
+from placement.lint import GROUP_EXPECTED, JOB_COUNTS_EVICTIONS, SHOWN_LENGTH, LintedObject, findings_in
 from placement.model import Kind, Workload
 from placement.policy import LONGEST_VALUE, SETTINGS, WHITE_SPACE, Mistake, Setting, mistakes_in
 from tests.builders.api import raw_template, raw_workload
@@ -216,6 +216,24 @@ def test_a_gangs_mistakes_are_told_on_the_template_of_a_job(teller: DryRunWarnin
         told = teller.told(jobs, {"metadata": {"name": "train"}, "spec": {"template": template}})
         is_wrong = bool(terms_of(written)[1]) and (text, annotation) not in UNDECIDED
         assert any(f" {annotation}: '" in each for each in told) is is_wrong, (text, told)
+
+
+def test_a_job_whose_policy_counts_evictions_is_told(teller: DryRunWarnings) -> None:
+    """Only a rule that ignores the condition helps; Deployments and Jobs without a gang have no such fault."""
+    jobs = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+    template = raw_template("train", restartPolicy="Never")
+    template["metadata"]["annotations"] = {names.POD_GROUP: "train"}
+    on_disruption = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    ignored, counted = ({"rules": [{"action": action, **on_disruption}]} for action in ("Ignore", "Count"))
+    for policy, is_told in ((None, True), (counted, True), (ignored, False)):
+        spec = {"template": template, **({"podFailurePolicy": policy} if policy is not None else {})}
+        told = teller.told(jobs, {"metadata": {"name": "train"}, "spec": spec})
+        assert (JOB_COUNTS_EVICTIONS in told) is is_told, (policy, told)
+    plain = raw_template("train", restartPolicy="Never")
+    assert teller.told(jobs, {"metadata": {"name": "train"}, "spec": {"template": plain}}) == []
+    deployment = raw_workload("Deployment", "train", 1)
+    deployment["spec"]["template"]["metadata"]["annotations"] = {names.POD_GROUP: "train"}
+    assert teller.told(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", deployment) == []
 
 
 def test_what_is_said_of_no_gang_is_told(teller: DryRunWarnings) -> None:

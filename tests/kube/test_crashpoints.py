@@ -25,7 +25,7 @@ def test_a_typing_error_is_told(text: str) -> None:
     """A test that waits for a death that never comes would pass for the wrong reason."""
     with pytest.raises(ConfigurationError) as caught:
         Faults.told_by({VARIABLE: text})
-    calls = "annotate|evict|delete|fail|reserve|unreserve|start|ungate|outage|lease|any"
+    calls = "annotate|evict|delete|fail|reserve|unreserve|start|ungate|suspend|outage|lease|any"
     assert f"{VARIABLE}: expected before|after:{calls}:N" in caught.value.mistakes[0]
     assert repr(text) in caught.value.mistakes[0]
 

@@ -176,7 +176,7 @@ def test_programs_wait_for_facts_and_not_for_what_makes_them_quick() -> None:
     """Events may be forbidden, and Leases of the rebalancer may be missing."""
     heard = {row.plural for row in RESOURCES if not row.is_awaited and not row.is_for_gangs}
     assert heard == {"events", "leases", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
-    assert {row.plural for row in RESOURCES if row.is_for_gangs} == {"jobs", "podgroups", "resourcequotas"}
+    assert {row.plural for row in RESOURCES if row.is_for_gangs} == {"events", "jobs", "podgroups", "resourcequotas"}
     assert {row.plural for row in RESOURCES if row.is_optional} == {"podgroups"}
     assert not any(row.is_awaited for row in RESOURCES if row.is_for_gangs)
     assert (LEADER.is_awaited, WEBHOOK_LEASES.is_awaited) == (False, True)

@@ -12,7 +12,8 @@ import pytest
 from placement import names
 from placement.gang.bare import copied
 from placement.gang.belonging import gang_key
-from placement.gang.gang import ONE_OF_SEVERAL, Gang, State, gang_of, status_of
+from placement.gang.gang import Gang, State, gang_of, status_of
+from placement.gang.life import ONE_OF_SEVERAL
 from placement.gang.podgroup import GroupStatus, NoPodGroup, PodGroup, status_for
 from placement.gang.reservation import Reservation, plan_id, reservation_of
 from placement.gang.terms import GangTerms, WaitTimeout, declared, sentence, terms_of
@@ -68,6 +69,14 @@ VALID = {
         {names.POD_GROUP_WAIT_TIMEOUT: "30m:start"},
         GangTerms(wait_timeout=WaitTimeout(timedelta(minutes=30), "start")),
     ),
+    "it fails after 30 minutes": (
+        {names.POD_GROUP_WAIT_TIMEOUT: "30m:fail"},
+        GangTerms(wait_timeout=WaitTimeout(timedelta(minutes=30), "fail")),
+    ),
+    "its life": (
+        {names.TIME_LIMIT: "4h", names.ON_PARTIAL_FAILURE: "fail-gang"},
+        GangTerms(time_limit=timedelta(hours=4), on_partial_failure="fail-gang"),
+    ),
     "an order of classes": (
         {names.POD_GROUP_CLASS: "spot,on-demand"},
         GangTerms(classes=(Class.SPOT, Class.ON_DEMAND)),
@@ -99,6 +108,7 @@ WRONG = (
     (names.PREEMPTIBLE, "no"),
     (names.PRIORITY, "high"),
     (names.ON_PARTIAL_FAILURE, "explode"),
+    (names.TIME_LIMIT, "0h"),
 )
 
 
@@ -113,12 +123,7 @@ def test_wrong_annotations_are_told_with_what_would_be_valid(annotation: str, va
 
 @pytest.mark.parametrize(
     ("annotation", "value"),
-    [
-        (names.POD_GROUP_WAIT_TIMEOUT, "30m:fail"),
-        (names.ON_PARTIAL_FAILURE, "restart-gang"),
-        (names.TIME_LIMIT, "2h"),
-        (names.EXCLUSIVE_NODE, "pod"),
-    ],
+    [(names.EXCLUSIVE_NODE, "pod")],
 )
 def test_what_does_nothing_yet_is_told(annotation: str, value: str) -> None:
     """A valid value that is not supported yet is reported, and does not stop the gang."""

@@ -220,7 +220,7 @@ GANG_TEXTS += ["spot", "spot,on-demand", "on-demand, spot", "spot,spot", "spot,"
 GANG_TEXTS += ["pod", "gang", "99999999999d"]
 # What no shape can tell: a class named twice, and a time that is longer than any.
 UNDECIDED = {("spot,spot", names.POD_GROUP_CLASS)} | {
-    ("99999999999d", each) for each in (names.EXPECTED_RUNTIME, names.POD_GROUP_WAIT_TIMEOUT)
+    ("99999999999d", each) for each in (names.EXPECTED_RUNTIME, names.POD_GROUP_WAIT_TIMEOUT, names.TIME_LIMIT)
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from placement import names
 from placement.configuration import Configuration
 from placement.gang.settings import Gangs
-from placement.model import Class, Needs, Owner, Pod
+from placement.model import Class, Job, Key, Needs, Owner, Pod
 from tests.rebalancer.rebalancing import CrashAtWrite, SimulatedRebalancer
 from tests.rebalancer.simulation import PodFacts, SimulatedCluster
 
@@ -28,14 +28,35 @@ class SimulatedJob:
     needs: Needs = field(default_factory=lambda: Needs(requests={"cpu": CPU}))
     is_gang: bool = True
     is_on: bool = True
+    owner: str = "Job"  # "": bare pods, which come back only if the test creates them
+    ignores_disruption: bool = True
 
     def __post_init__(self) -> None:
         self.cluster.third_parties.append(self.act)
+        if self.owner == "Job":
+            self.cluster.put(
+                Job("shop", self.name, f"job-{self.name}", self.members, ignores_disruption=self.ignores_disruption)
+            )
+        for _ in range(0 if self.owner else self.members):
+            self._create()
         self.act()
 
     @property
+    def job(self) -> Job:
+        found = self.cluster.objects["jobs"][Key("shop", self.name)]
+        assert isinstance(found, Job)
+        return found
+
+    def change(self, **fields: Any) -> None:
+        """The Job, as people do it: `parallelism=3`, `is_suspended=False`."""
+        self.cluster.put(replace(self.job, **fields))
+        self.members = self.job.parallelism
+
+    @property
     def pods(self) -> list[Pod]:
-        return [pod for pod in self.cluster.pods if pod.labels.get("app") == self.name and not pod.terminating]
+        """Those that count for their owner: what has failed is replaced."""
+        own = (pod for pod in self.cluster.pods if pod.labels.get("app") == self.name)
+        return [pod for pod in own if not pod.terminating and pod.phase != "Failed"]
 
     @property
     def bound(self) -> int:
@@ -54,7 +75,13 @@ class SimulatedJob:
         return self.bound == self.members
 
     def act(self) -> None:
-        for _ in range(self.members - len(self.pods) if self.is_on else 0):
+        if not (self.owner and self.is_on):
+            return
+        wanted = self.job.wanted if self.owner == "Job" else self.members
+        if not wanted:
+            for pod in self.pods:
+                self.cluster.delete_pod(pod)
+        for _ in range(wanted - len(self.pods)):
             self._create()
 
     def stop(self) -> None:
@@ -70,7 +97,10 @@ class SimulatedJob:
             "labels": {"app": self.name, names.GANG_LABEL: names.GANG_MEMBER},
             "gates": (names.GANG_GATE,),
         }
-        made = Pod("shop", name, name, Owner("Job", self.name, f"job-{self.name}", "batch"), created=self.cluster.now)
+        owner = Owner(self.owner, self.name, f"job-{self.name}", "batch") if self.owner else None
+        made = Pod("shop", name, name, owner, created=self.cluster.now)
+        if not self.owner:
+            self.cluster.disowned.add(name)
         plain: dict[str, Any] = {"labels": {"app": self.name}}
         made = replace(made, needs=self.needs, **(gang if self.is_gang else plain))
         self.cluster.facts[made.uid] = PodFacts()

@@ -243,10 +243,20 @@ class SimulatedRebalancer:
     def unreserve(self, key: Key, uid: str, annotations: dict[str, str | None]) -> Outcome:
         return self._change("unreserve", key, uid, nominated="", gang_plan="")
 
-    def start_member(self, pod: Pod, nodes: Sequence[str]) -> Outcome:
+    def suspend(self, owner: Owner, namespace: str) -> Outcome:
+        job = self.cluster.objects["jobs"].get(Key(namespace, owner.name))
+        with_fault = self._guarded("suspend", None)
+        if job is None or job.uid != owner.uid:
+            return with_fault(Outcome.GONE)
+        self.cluster.put(replace(job, is_suspended=True))
+        return with_fault(Outcome.DONE)
+
+    def start_member(self, pod: Pod, nodes: Sequence[str], annotations: Mapping[str, str | None] = NOTHING) -> Outcome:
         only = NodeRequirement(names.HOSTNAME, "In", tuple(nodes))
         terms = tuple((*term, only) for term in pod.required_terms or ((),)) if nodes else pod.required_terms
-        return self._change("start", pod.key, pod.uid, gates=(), required_terms=terms)
+        now = self.cluster.pod(pod.key, pod.uid) or pod
+        written = _patched(now.annotations, annotations)
+        return self._change("start", pod.key, pod.uid, gates=(), required_terms=terms, annotations=written)
 
     def ungate(self, pod: Pod) -> Outcome:
         return self._change("ungate", pod.key, pod.uid, gates=())
@@ -280,7 +290,8 @@ class SimulatedRebalancer:
             return with_fault(refused)
         workload = self.workload_of(pod)
         is_wanted = workload is not None and workload.replicas and self._is_opted_in(pod.namespace)
-        if names.RELEASED not in pod.annotations or is_wanted:
+        is_bare_member = pod.is_member and pod.owner is None
+        if (names.RELEASED not in pod.annotations or is_wanted) and not is_bare_member:
             self._violated(f"{pod.name} is deleted")
         self.cluster.delete_pod(pod)
         return with_fault(Outcome.DONE)

@@ -30,6 +30,7 @@ from placement.model import (
     Budget,
     Claim,
     Class,
+    Job,
     Key,
     Kind,
     Namespace,
@@ -68,6 +69,7 @@ STORES = (
     "claims",
     "volumes",
     "limits",
+    "jobs",
 )
 POD_NEEDS = replace(NEEDS, grace_seconds=30)
 NODE_CPU = 8000
@@ -92,6 +94,7 @@ def store_of(thing: Any) -> str:
         Claim: "claims",
         Volume: "volumes",
         AttachLimits: "limits",
+        Job: "jobs",
     }[type(thing)]
 
 

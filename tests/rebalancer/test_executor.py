@@ -75,8 +75,11 @@ class ExecutorCluster:
     def unreserve(self, key: Key, uid: str, annotations: Any) -> Outcome:
         return self._write("unreserve", key)
 
-    def start_member(self, pod: Pod, nodes: Any) -> Outcome:
+    def start_member(self, pod: Pod, nodes: Any, annotations: Any = None) -> Outcome:
         return self._write("start", pod.key)
+
+    def suspend(self, owner: Owner, namespace: str) -> Outcome:
+        return self._write("suspend", Key(namespace, owner.name))
 
     def ungate(self, pod: Pod) -> Outcome:
         return self._write("ungate", pod.key)

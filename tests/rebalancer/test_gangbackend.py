@@ -20,6 +20,7 @@ from tests.placement.test_gang import member
 from tests.rebalancer.test_executor import ExecutorCluster
 
 WRITTEN = {names.GANG_PLAN: "p1/1.000/n1"}
+RUN = {names.GANG_RUN: "p1/1.000/8/0"}
 GONE = {names.GANG_PLAN: None}
 
 
@@ -37,8 +38,8 @@ class OtherBackend:
         self.asked.append(("unreserve", pod.name, dict(written)))
         return Outcome.BLOCKED
 
-    def release(self, pod: Pod, nodes: Sequence[str]) -> Outcome:
-        self.asked.append(("release", pod.name, tuple(nodes)))
+    def release(self, pod: Pod, nodes: Sequence[str], written: Written) -> Outcome:
+        self.asked.append(("release", pod.name, tuple(nodes), dict(written)))
         return Outcome.DONE
 
     def ungate(self, pod: Pod) -> Outcome:
@@ -53,7 +54,10 @@ def action(how: How, **fields: Any) -> Action:
 CASES = {
     "room is reserved": (action(How.RESERVE, nodes=("n1",), annotations=WRITTEN), ("reserve", "m0", "n1", WRITTEN)),
     "and given back": (action(How.UNRESERVE, annotations=GONE), ("unreserve", "m0", GONE)),
-    "a member is released": (action(How.START, nodes=("n1", "n2")), ("release", "m0", ("n1", "n2"))),
+    "a member is released": (
+        action(How.START, nodes=("n1", "n2"), annotations=RUN),
+        ("release", "m0", ("n1", "n2"), RUN),
+    ),
     "and without a plan": (action(How.UNGATE), ("ungate", "m0")),
 }
 
@@ -77,7 +81,7 @@ def test_nominations_are_the_back_end_if_none_is_given() -> None:
     outcomes = [
         backend.reserve(pod, "n1", WRITTEN),
         backend.unreserve(pod, WRITTEN),
-        backend.release(pod, ["n1"]),
+        backend.release(pod, ["n1"], RUN),
         backend.ungate(pod),
     ]
     assert set(outcomes) == {Outcome.DONE}

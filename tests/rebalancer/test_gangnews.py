@@ -101,7 +101,7 @@ def test_slow_members_are_told_after_a_minute() -> None:
 def test_what_blocks_it_and_mistakes_are_told_each_once() -> None:
     """Both name what to change."""
     reader = GangReader()
-    wrong = {**EIGHT, names.TIME_LIMIT: "2h"}
+    wrong = {**EIGHT, names.TIME_LIMIT: "soon"}
     for _ in range(2):
         reader.see(*(member(n, annotations=wrong, gates=("other", names.GANG_GATE)) for n in range(8)))
     assert reader.reasons == [names.EVENT_GANG_MISTAKE, names.EVENT_GANG_BLOCKED]

@@ -160,9 +160,9 @@ def test_room_for_a_part_is_given_back() -> None:
 
 
 def test_a_lost_member_is_replaced_alone() -> None:
-    """The others go on; the replacement starts when there is room for it."""
+    """With `repair` the others go on; the replacement starts when there is room for it."""
     cluster, rebalancer = gang_cluster()
-    job = SimulatedJob(cluster, "train")
+    job = SimulatedJob(cluster, "train", annotations={names.ON_PARTIAL_FAILURE: "repair"})
     cluster.run_until(lambda: job.is_whole, 20)
     survivors = {pod.uid for pod in job.pods[1:]}
     cluster.delete_pod(job.pods[0], 0)

@@ -220,6 +220,7 @@ def test_many_questions_at_once_are_all_noted() -> None:
     assert not any(each["allowed"] for each in answers)
 
 
+AS_MEMBER = {**POD.labels, names.GANG_LABEL: names.GANG_MEMBER}
 ALLOWED = {
     "a pod that is not known": (EvictionHarness(None), eviction(), "unknown"),
     "another pod of that name": (EvictionHarness(), eviction({"preconditions": {"uid": "other"}}), "unknown"),
@@ -229,6 +230,7 @@ ALLOWED = {
     "no leader": (EvictionHarness(unled_seconds=lambda: 60.0), eviction(), "unled"),
     "a pause": (EvictionHarness(is_paused=lambda _now: True), eviction(), "paused"),
     "a pod of nobody": (EvictionHarness(replace(POD, owner=None)), eviction(), "not-ours"),
+    "a member of a gang": (EvictionHarness(replace(POD, labels=AS_MEMBER)), eviction(), "not-ours"),
     "no eviction": (EvictionHarness(), eviction(subResource="binding"), "error"),
 }
 

@@ -7,6 +7,7 @@ started, what has begun to start goes on, what is marked as undone is evicted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from placement import names
 from placement.gang.gang import Gang, GangStatus, State, status_of
@@ -17,7 +18,7 @@ from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.draft import Draft
 from placement.plan.ground import Ground
 from placement.plan.planners import preemption
-from placement.plan.planners.writing import Held, reserve, unreserved
+from placement.plan.planners.writing import Held, joined_run, reserve, unreserved
 from placement.plan.room import size_of
 from placement.plan.whole import holds, places
 
@@ -164,7 +165,7 @@ def _go_on(draft: Draft, gang: Gang, held: Held) -> list[Action]:
     now, plan = draft.scene.now, held[0][1].plan
     if _fit(draft, held) is None:
         if now - max(found.at for _, found in held) <= PLACING_SECONDS / 2 or _had_more_time(gang, held):
-            return _started(draft, held, in_every_mode=True)
+            return _started(draft, gang, held, in_every_mode=True)
         kept = {pod.uid: found.node for pod, found in held}  # written again, so that all get their minute
         return [reserve(draft, pod, Reservation(plan, now, kept[pod.uid]), in_every_mode=True) for pod, _ in held]
     found = places(draft.room, [pod for pod, _ in held], len(held), gang.terms.classes, draft.odds(gang))
@@ -196,7 +197,7 @@ def _begin(draft: Draft, gang: Gang, held: Held) -> list[Action]:
     if failing is None and not is_fresh and not is_renewed:
         plan = plan_id(now) + AGAIN
         return [reserve(draft, pod, Reservation(plan, now, found.node)) for pod, found in held]
-    return _started(draft, held)
+    return _started(draft, gang, held)
 
 
 def _completed(draft: Draft, gang: Gang, held: Held) -> list[Action]:
@@ -218,14 +219,16 @@ def _fit(draft: Draft, held: Held) -> NoPlace | None:
     return holds(draft.room, [pod for pod, _ in held], {pod.uid: found.node for pod, found in held})
 
 
-def _started(draft: Draft, held: Held, *, in_every_mode: bool = False) -> list[Action]:
+def _started(draft: Draft, gang: Gang, held: Held, *, in_every_mode: bool = False) -> list[Action]:
     """The hardest first. Each may go to any node of the plan: pinned to one, it would be stranded if that went."""
+    written = {names.GANG_RUN: joined_run(draft, gang, held).text()}
     nodes = _names({found.node for _, found in held}, draft.scene.ground)
     actions = []
     for pod, found in sorted(held, key=lambda each: size_of(each[0]), reverse=True):
         draft.room.hold(pod, found.node)
         text = f"room is kept for all of its gang, on {found.node} for it"
-        actions.append(Action(How.START, Why.GANG, None, pod, text=text, nodes=nodes, in_every_mode=in_every_mode))
+        started = Action(How.START, Why.GANG, None, pod, annotations=written, text=text, nodes=nodes)
+        actions.append(replace(started, in_every_mode=in_every_mode))
     return actions
 
 
