@@ -105,6 +105,7 @@ def is_suspended(gangs: GangSetup, name: str) -> bool:
     return bool(gangs.client.get_json(f"{gangs.jobs_path}/{name}")["spec"].get("suspend"))
 
 
+@pytest.mark.soak
 def test_a_gang_whose_node_dies_starts_again_whole(gangs: GangSetup) -> None:
     """Two of eight members are lost with it. The Job counts no failure, and its new run is whole."""
     cordon(gangs, "od-3")
@@ -141,6 +142,7 @@ def test_a_notice_moves_the_whole_gang_before_the_node_goes(gangs: GangSetup) ->
         gangs.client.patch(f"/api/v1/nodes/{leaving}", {"spec": {"taints": None}})
 
 
+@pytest.mark.soak
 def test_a_member_that_the_scheduler_preempts_restarts_the_gang(gangs: GangSetup) -> None:
     """A pod of high priority takes the room of one. The Event names it, and the others do not stay behind."""
     cordon(gangs, "spare-0")
@@ -169,6 +171,7 @@ def test_a_job_that_counts_evictions_as_failures_is_repaired(gangs: GangSetup) -
     told(gangs, names.EVENT_GANG_LOST, "podFailurePolicy")
 
 
+@pytest.mark.soak
 def test_fail_gang_suspends_the_job_until_somebody_resumes_it(gangs: GangSetup) -> None:
     """One member is evicted: none is left, and none comes back. Resumed, all start together."""
     create_job(gangs, "train", annotations={names.ON_PARTIAL_FAILURE: "fail-gang"})
