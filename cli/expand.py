@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,14 @@ import msgspec
 import yaml
 
 from cli.errors import UsageError
-from kube.resources import JOBS, PODS_IN_FULL, REPLICA_SETS, STATEFUL_SETS
+from kube.resources import JOBS, POD_GROUPS, PODS_IN_FULL, REPLICA_SETS, STATEFUL_SETS
 from kube.store import Store
 from placement import names
+from placement.decide import Reason
 from placement.gang.belonging import gang_key
 from placement.gang.gang import MOST_ASSEMBLING_SECONDS
+from placement.gang.podgroup import PodGroup
+from placement.gang.settings import Gangs
 from placement.gang.twins import ScopedQuota
 from placement.model import DEFAULT_SCHEDULER, Job, Pod, PriorityClass, ReplicaSet, Workload
 from webhook.gangs import GangAdmission, GangCaches
@@ -32,6 +35,7 @@ Raw = dict[str, Any]
 STDIN = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
 MOST_PODS = 5000  # of one manifest
+PLAIN = Gangs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +69,11 @@ class Expanded:
     """Members, what says how many there are, and what no member was found in."""
 
     members: list[Pod] = field(default_factory=list)
-    owners: list[Job | ReplicaSet | Workload] = field(default_factory=list)
+    owners: list[Job | ReplicaSet | Workload | PodGroup] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
     @property
-    def facts(self) -> Iterator[Pod | Job | ReplicaSet | Workload]:
+    def facts(self) -> Iterator[Pod | Job | ReplicaSet | Workload | PodGroup]:
         yield from self.members
         yield from self.owners
 
@@ -121,6 +125,7 @@ class TemplateOwner:
     count: int
     template: Raw
     is_numbered: bool = False  # web-0, web-1, … as of a StatefulSet
+    part_of: str = ""  # the JobSet that makes it
 
 
 def _owners_of(raw: Raw, uid: str) -> Iterator[TemplateOwner]:
@@ -134,7 +139,8 @@ def _owners_of(raw: Raw, uid: str) -> Iterator[TemplateOwner]:
             for each in spec.get("replicatedJobs") or ():
                 for number in range(_count(each.get("replicas"), 1)):
                     inner = (each.get("template") or {}).get("spec") or {}
-                    yield _job(f"{name}-{each.get('name')}-{number}", f"{uid}-{each.get('name')}-{number}", inner)
+                    part = f"{each.get('name')}-{number}"
+                    yield replace(_job(f"{name}-{part}", f"{uid}-{part}", inner), part_of=name)
         case "Deployment" | "ReplicaSet":
             owner = f"{name}-new" if kind == "Deployment" else name
             count = _count(spec.get("replicas"), 1)
@@ -165,6 +171,10 @@ def _count(value: Any, default: int) -> int:
     return count
 
 
+def _grouped(raw: Raw, where: str, uid: str) -> Raw:
+    return {**raw, "metadata": {**(raw.get("metadata") or {}), "namespace": where, "uid": uid}}
+
+
 def _name(raw: Raw) -> str:
     meta = raw.get("metadata") or {}
     return str(meta.get("name") or f"{meta.get('generateName') or raw['kind'].lower()}x")
@@ -173,22 +183,26 @@ def _name(raw: Raw) -> str:
 # --- members ---------------------------------------------------------------------------------------------------------
 
 
-def expanded(objects: Iterable[Raw], namespace: str, rules: PriorityRules, now: float) -> Expanded:
+def expanded(
+    objects: Iterable[Raw], namespace: str, rules: PriorityRules, now: float, gangs: Gangs = PLAIN
+) -> Expanded:
     """The members of gangs among what these objects would become. `namespace` is for those that name none."""
-    found, admission = Expanded(), rules.admission()
+    found, around = Expanded(), NewPods(rules, rules.admission(), gangs, now - MOST_ASSEMBLING_SECONDS)
     for number, raw in enumerate(objects):
         where = str((raw.get("metadata") or {}).get("namespace") or namespace)
         uid = f"preview-{number}"
         before = len(found.members)
         try:
+            if raw["kind"] == "PodGroup":
+                found.owners.append(POD_GROUPS.shape.single(msgspec.json.encode(_grouped(raw, where, uid))))
             if raw["kind"] == "Pod":
-                _add(found, [raw], where, uid, rules, admission, now)
+                _add(found, [raw], where, uid, around)
             for owner in _owners_of(raw, uid):
-                if _add(found, _pods_of(owner), where, owner.uid, rules, admission, now):
+                if _add(found, _pods_of(owner), where, owner.uid, around):
                     found.owners += _owner_facts(owner, where)
         except (msgspec.ValidationError, MalformedReview, TypeError, KeyError, AttributeError) as error:
             raise UsageError(f"{raw['kind']} {where}/{_name(raw)} cannot be read: {error}") from error
-        if len(found.members) == before and raw["kind"] != "Namespace":
+        if len(found.members) == before and raw["kind"] not in ("Namespace", "PodGroup", "Service"):
             found.left_out.append(f"{raw['kind']} {where}/{_name(raw)} has no pods that are members of a gang")
     return found
 
@@ -210,23 +224,24 @@ def _pods_of(owner: TemplateOwner) -> list[Raw]:
     ]
 
 
-def _add(
-    found: Expanded,
-    pods: Iterable[Raw],
-    where: str,
-    uid: str,
-    rules: PriorityRules,
-    admission: GangAdmission,
-    now: float,
-) -> bool:
+@dataclass(frozen=True, slots=True)
+class NewPods:
+    """What admission goes by, and when the pods are taken to have been created: their gang is complete by now."""
+
+    rules: PriorityRules
+    admission: GangAdmission
+    gangs: Gangs
+    at: float
+
+
+def _add(found: Expanded, pods: Iterable[Raw], where: str, uid: str, around: NewPods) -> bool:
     """Those that admission would make members of. Whether there are any."""
-    created = datetime.fromtimestamp(now - MOST_ASSEMBLING_SECONDS, UTC).isoformat()
-    any_member = False
+    created, rules, any_member = datetime.fromtimestamp(around.at, UTC).isoformat(), around.rules, False
     for number, raw in enumerate(pods):
         meta = {**raw["metadata"], "namespace": where, "uid": f"{uid}/{number}", "creationTimestamp": created}
         raw_pod = {"metadata": meta, "spec": rules.resolved(_defaulted(raw.get("spec") or {}))}
-        verdict = gated(AdmissionCall(uid, where, raw_pod), admission.priority)
-        if not verdict.patch:
+        verdict = gated(AdmissionCall(uid, where, raw_pod), around.admission.priority, around.gangs)
+        if verdict.reason is not Reason.GATED:
             continue
         raw_pod = applied(raw_pod, verdict.patch)
         raw_pod["spec"] = rules.resolved(raw_pod["spec"])
@@ -279,5 +294,7 @@ _FACTS: Mapping[str, tuple[Callable[[bytes], Any], str]] = {
 def _owner_facts(owner: TemplateOwner, where: str) -> list[Any]:
     """What says how many pods it has."""
     read, number = _FACTS[owner.kind]
-    meta = {"namespace": where, "name": owner.name, "uid": owner.uid, "labels": {names.PLACEMENT: names.DISABLED}}
+    above = {"kind": "JobSet", "name": owner.part_of, "uid": owner.part_of, "controller": True}
+    meta: Raw = {"namespace": where, "name": owner.name, "uid": owner.uid, "labels": {names.PLACEMENT: names.DISABLED}}
+    meta |= {"ownerReferences": [above]} if owner.part_of else {}
     return [read(msgspec.json.encode({"metadata": meta, "spec": {number: owner.count}}))]

@@ -68,7 +68,7 @@ def look(args: argparse.Namespace, objects: Sequence[dict[str, Any]]) -> output.
     if not objects:
         shown, left_out = [of_cluster(args, picture, known, notes)], []
     else:
-        found = expanded(objects, access.namespace_for(args), rules, picture.now)
+        found = expanded(objects, access.namespace_for(args), rules, picture.now, picture.configuration.gangs)
         shown, left_out = of_manifests(picture, found, known, notes), found.left_out
     raw = {**around.raw, "gangs": [each.raw for each in shown], "leftOut": left_out}
     code = 0 if all(each.fits for each in shown) else 1

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 from kube import wire
 from kube.client import STRATEGIC_PATCH, Client
+from kube.convert import shared_labels
 from kube.decode import Decoder
 from kube.errors import ApiError, NotFound
 from kube.paths import path_of
 from kube.resources import PODS, Resource, pages
 from placement import names
+from placement.gang.belonging import SOLO, group_name
 from placement.model import Key
 
 API = "/apis/admissionregistration.k8s.io/v1"
@@ -77,7 +79,7 @@ class GatedPod:
     @property
     def gang(self) -> Key:
         """A pod without a group is a gang of one."""
-        return Key(self.namespace, self.group or self.name)
+        return Key(self.namespace, self.group or SOLO + self.name)
 
 
 class _PodGate(wire.Wire):
@@ -95,7 +97,7 @@ class _GatesObject(wire.AnyObject):
 def _gated_pod(raw: _GatesObject) -> GatedPod:
     gates = (raw.spec.scheduling_gates or []) if raw.spec is not None else []
     meta = raw.metadata
-    group = (meta.annotations or {}).get(names.POD_GROUP, "")
+    group = group_name(meta.annotations or {}, shared_labels(meta.labels))
     gates_named = tuple(each.name or "" for each in gates)
     return GatedPod(meta.namespace or "", meta.name or "", meta.uid or "", gates_named, group)
 

@@ -71,8 +71,8 @@ def _under_way(status: GangStatus) -> GangPreview:
 def _planned(draft: Draft, status: GangStatus, ahead: tuple[Key, ...]) -> GangPreview:
     gang, least = status.gang, status.gang.least(draft.scene.now)
     assert least is not None  # it waits
-    classes = gang.terms.classes
-    found = places(draft.room, gang.gated, least, classes)
+    classes, odds = gang.terms.classes, draft.odds(gang)
+    found = places(draft.room, gang.gated, least, classes, odds)
     if not isinstance(found, NoPlace):
         return GangPreview(status, found.places, ahead=ahead)
     short = str(found)
@@ -82,6 +82,6 @@ def _planned(draft: Draft, status: GangStatus, ahead: tuple[Key, ...]) -> GangPr
     if isinstance(victims, str):
         text = f"{short}; nothing is evicted for it: {victims}" if victims else short
         return GangPreview(status, why=text, ahead=ahead)
-    then = places(draft.room.without(victims.pods), gang.gated, least, classes)
+    then = places(draft.room.without(victims.pods), gang.gated, least, classes, odds)
     nodes = victims.joint.places if isinstance(then, NoPlace) else then.places
     return GangPreview(status, nodes, victims, ahead=ahead)

@@ -18,7 +18,7 @@ from placement import names
 from placement.configuration import Configuration
 from placement.gang.settings import Gangs
 from placement.gang.twins import ScopedQuota, twin_name
-from placement.model import Class, Key, Namespace, Needs, Node, Pod, PriorityClass, Quota, Snapshot
+from placement.model import Class, Job, Key, Namespace, Needs, Node, Pod, PriorityClass, Quota, Snapshot
 from placement.plan.select import plan
 from report.gangpreview import ShownPreview
 from report.savings import Prices
@@ -217,6 +217,28 @@ def test_two_workloads_may_be_one_gang() -> None:
     found = expanded(both, "shop", PriorityRules(), NOW)
     (shown,) = of_manifests(picture(), found, Prices(), ())
     assert (shown.fits, len(shown.raw["members"])) == (True, 4)
+
+
+def test_what_people_bring_from_other_schedulers_is_previewed_as_admission_reads_it() -> None:
+    """A label with its PodGroup; and bare annotations with a foreign scheduler, where the configuration says so."""
+    labelled = job(4)
+    labelled["spec"]["template"]["metadata"] = {"labels": {names.POD_GROUP_LABEL: "theirs"}}
+    group = {"kind": "PodGroup", "metadata": {"name": "theirs", "namespace": "shop"}, "spec": {"minMember": 3}}
+    (shown,) = of_manifests(picture(), expanded([group, labelled], "shop", PriorityRules(), NOW), Prices(), ())
+    assert (shown.raw["name"], shown.raw["needed"], shown.fits) == ("theirs", 3, True)
+    bare = job(4)
+    bare["spec"]["template"]["metadata"] = {"annotations": {"pod-group": "bare", "priority": "7"}}
+    bare["spec"]["template"]["spec"]["schedulerName"] = "volcano"
+    assert expanded([bare], "shop", PriorityRules(), NOW).members == []
+    mapped = Gangs(enabled=True, bare_annotations=True, scheduler_names=("volcano",))
+    (shown,) = of_manifests(picture(), expanded([bare], "shop", PriorityRules(), NOW, mapped), Prices(), ())
+    assert (shown.raw["name"], shown.found.gang.wish, shown.fits) == ("bare", 7, True)
+
+
+def test_the_jobs_of_a_jobset_do_not_say_how_many_there_are() -> None:
+    """One of them has come first; its number is not the gang's."""
+    found = expanded([KINDS["a JobSet: a launcher and two Jobs of two workers"][0]], "shop", PriorityRules(), NOW)
+    assert {each.is_part for each in found.owners if isinstance(each, Job)} == {True}
 
 
 def test_what_a_preview_assumes_is_said() -> None:

@@ -116,6 +116,17 @@ def test_all_gangs_are_released_or_those_of_a_namespace(monkeypatch: pytest.Monk
     assert "nothing to release" in str(release(GatesApi(), monkeypatch, "--all").shown())
 
 
+def test_a_group_may_be_named_by_the_label_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`scheduling.x-k8s.io/pod-group`; and a pod without a group is a gang of one, by the name that `queue` shows."""
+    labelled, solo = raw_pod("a"), raw_pod("b")
+    labelled["metadata"] |= {"annotations": {}, "labels": {names.POD_GROUP_LABEL: "theirs"}}
+    solo["metadata"]["annotations"] = {}
+    api = GatesApi([labelled, solo])
+    release(api, monkeypatch, "shop/theirs")
+    release(api, monkeypatch, "shop/pod/b")
+    assert api.patched == ["a", "b"]
+
+
 @pytest.mark.parametrize("pods", [[], [raw_pod("a")]], ids=["none waits", "another waits"])
 def test_an_unknown_gang_is_refused_by_name(pods: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written, and those that exist are named."""
