@@ -27,6 +27,7 @@ VIEWED = frozenset(
         "persistentvolumeclaims",
         "persistentvolumes",
         "csinodes.storage.k8s.io",
+        "leases.coordination.k8s.io",
     }
 )
 MAPS = (names.CONFIG_MAP, names.STATE_MAP)

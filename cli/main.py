@@ -13,6 +13,7 @@ from cli import (
     cluster,
     completion,
     demo,
+    doctor,
     drill,
     explain,
     hints,
@@ -50,7 +51,7 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"spotweave {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = logs.options()
-    everyday = (status, plan, explain, drill, queue, lint, optin, outage, pause, replay, uninstall)
+    everyday = (status, plan, explain, drill, queue, doctor, lint, optin, outage, pause, replay, uninstall)
     for command in (*everyday, certs, metrics, run, webhook, rebalancer, demo):
         command.add_parser(commands, common)
     cluster.add_parser(commands)

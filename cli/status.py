@@ -12,11 +12,16 @@ from cli import access, hints, output, prices
 from cli.observed import observed_for_reading
 from cli.outage import outages_for_reading
 from cli.pause import pause_for_reading
+from kube.client import Client
 from kube.configuration import configuration_for_reading
+from kube.installation import signs_of_life
 from kube.snapshot import read_snapshot
+from placement import names
+from placement.model import Snapshot
 from report.residue import LeftOver, left_over
 from report.rolloutroom import foreseen, room_in
 from report.savings import savings_in
+from report.sentences import NOT_INSTALLED, life_sentences
 from report.skipped import skipped_in
 from report.status import statuses
 from report.statusjson import status_json
@@ -58,6 +63,7 @@ def look(args: argparse.Namespace) -> output.Result:
         paused = pause_for_reading(client, now.timestamp())
         outages = outages_for_reading(client, now.timestamp())
         observed = observed_for_reading(client)
+        problems = _problems(client, snapshot)
     hints.check_namespace(args.namespace, snapshot.namespaces)
     if args.left_over:
         carrying = left_over(snapshot, configuration.classes)
@@ -68,10 +74,19 @@ def look(args: argparse.Namespace) -> output.Result:
     ahead = foreseen(shown, room_in(snapshot, configuration))
     skipped = skipped_in(snapshot, args.namespace)
     return output.Result(
-        status_json(shown, now, paused, saved, ahead, outages, skipped, with_pods=args.pods),
-        lambda: status_table(shown, paused, saved, ahead, outages, skipped, with_pods=args.pods),
-        0 if all(each.is_exact for each in shown) else 1,
+        {**status_json(shown, now, paused, saved, ahead, outages, skipped, with_pods=args.pods), "problems": problems},
+        lambda: status_table(shown, paused, saved, ahead, outages, skipped, with_pods=args.pods, problems=problems),
+        0 if all(each.is_exact for each in shown) and NOT_INSTALLED not in problems else 1,
     )
+
+
+def _problems(client: Client, snapshot: Snapshot) -> list[str]:
+    """Of Spotweave itself: it is not installed, no webhook answers, or no rebalancer leads."""
+    ours = {each.name for each in snapshot.workloads if each.namespace == names.SYSTEM_NAMESPACE}
+    if not ours & {names.WEBHOOK_ACCOUNT, names.REBALANCER_ACCOUNT}:
+        return life_sentences(is_installed=False, has_webhook=False, has_leader=False)
+    has_webhook, has_leader = signs_of_life(client)
+    return life_sentences(is_installed=True, has_webhook=has_webhook, has_leader=has_leader)
 
 
 def _left_over(found: Sequence[LeftOver]) -> output.Result:

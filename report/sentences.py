@@ -27,3 +27,15 @@ def moment(seconds: float) -> str:
 def outage_sentence(outage: Outage) -> str:
     """`Spot is out in zone-a for any pod, until 2026-11-16 19:00:00Z, by operator`."""
     return f"{outage.sentence}, until {moment(outage.until)}, by {outage.by}"
+
+
+NOT_INSTALLED = "Spotweave is not installed in this cluster, or its namespace is gone (docs/install.md)."
+NO_LEADER = "No rebalancer leads: no pod is moved. `spotweave doctor` says why."
+NO_WEBHOOK = "No webhook answers: new pods are created without placement. `spotweave doctor` says why."
+
+
+def life_sentences(*, is_installed: bool, has_webhook: bool, has_leader: bool) -> list[str]:
+    """What is to be known before anything else; nothing if all programs live."""
+    if not is_installed:
+        return [NOT_INSTALLED]
+    return [*([] if has_webhook else [NO_WEBHOOK]), *([] if has_leader else [NO_LEADER])]

@@ -46,12 +46,13 @@ def status_table(
     skipped: SkipCounts = NOTHING_SKIPPED,
     *,
     with_pods: bool = False,
+    problems: Sequence[str] = (),
 ) -> Group:
-    standing = [*([pause_sentence(paused)] if paused is not None else []), *map(outage_sentence, outages)]
+    standing = [*problems, *([pause_sentence(paused)] if paused is not None else []), *map(outage_sentence, outages)]
     on_top = [Text(line, style="bold yellow") for line in standing]
     left_out = [Text(f"? {text}", style="dim")] if (text := skipped_sentence(skipped)) else []
     if not found:
-        return Group(*on_top, Text(NOTHING_OPTED_IN), *left_out)
+        return Group(*on_top, *([] if problems else [Text(NOTHING_OPTED_IN)]), *left_out)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("WORKLOAD", overflow="fold")
     table.add_column("POLICY", no_wrap=True)

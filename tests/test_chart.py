@@ -269,3 +269,17 @@ def test_an_overlay_sets_what_its_name_says(preset: str) -> None:
     assert raw == (
         {"classes": ["default"], "defaults": {"rebalance": preset}} if preset == "plan-only" else {"classes": [preset]}
     )
+
+
+PAGE = (ROOT / "docs" / "install.md").read_text()
+
+
+def test_what_the_installation_page_sets_is_taken() -> None:
+    """Every value in its tables and commands, all of README's, and every folder that it names."""
+    settings = set(re.findall(r"`((?:\w+\.)*\w+=[\w{}-]+)`", PAGE)) - {"rebalance=plan-only"}
+    settings |= set(re.findall(r"--set (\S+)", PAGE + (ROOT / "README.md").read_text()))
+    assert {"presets={karpenter}", "highAvailability=true", "image.repository=REGISTRY/spotweave"} <= settings
+    rendered(*(part for each in sorted(settings) for part in ("--set", each)))
+    folders = set(re.findall(r"`((?:overlays|monitoring|components)/[\w./-]+)`", PAGE))
+    assert {"overlays/karpenter", "overlays/plan-only", "overlays/narrow"} <= folders
+    assert [folder for folder in sorted(folders) if not (MANIFESTS / folder).is_dir()] == []

@@ -18,6 +18,7 @@ from placement.skipped import SkipReason
 from report.exposure import exposure
 from report.residue import left_over
 from report.savings import Prices, savings_in
+from report.sentences import NO_LEADER, NO_WEBHOOK, NOT_INSTALLED, life_sentences
 from report.status import WorkloadStatus, statuses
 from report.statusjson import status_json
 from report.tables import left_over_table, status_table
@@ -254,3 +255,25 @@ def test_pods_that_are_not_placed_are_one_line_and_a_list_in_the_json() -> None:
         assert "Not placed" not in printed(status_table(workloads), 120)
     assert [each["reason"] for each in status_json(found(), NOW, skipped=counts)["skipped"]] == ["argo-rollout", "job"]
     assert status_json(found(), NOW)["skipped"] == []
+
+
+@pytest.mark.parametrize(
+    ("life", "told"),
+    [
+        ((False, False, False), [NOT_INSTALLED]),
+        ((True, False, True), [NO_WEBHOOK]),
+        ((True, True, False), [NO_LEADER]),
+        ((True, False, False), [NO_WEBHOOK, NO_LEADER]),
+        ((True, True, True), []),
+    ],
+)
+def test_programs_that_are_not_there_are_said_first(life: tuple[bool, bool, bool], told: list[str]) -> None:
+    """An empty table would hide it; what the cluster holds is still shown below."""
+    installed, webhook, leader = life
+    problems = life_sentences(is_installed=installed, has_webhook=webhook, has_leader=leader)
+    assert problems == told
+    lines = printed(status_table(found(), problems=problems), 200).splitlines()
+    assert lines[: len(told)] == told
+    assert "shop/web (deploy)" in "\n".join(lines)
+    empty = printed(status_table([], problems=problems), 200)
+    assert ("No workload is opted in" in empty) == (not told)
