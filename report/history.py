@@ -25,7 +25,7 @@ MOST_POINTS = 240  # in one answer
 MOST_EVENTS = 5000
 MOST_AT_ONCE = 50  # of gangs: thousands may change together
 # Of gangs; the others last for less than a second as a rule.
-TOLD_STATES = (State.RUNNING, State.WAITING, State.EVICTING, State.BLOCKED, State.ROLLING_BACK)
+TOLD_STATES = tuple(set(State) - {State.ASSEMBLING, State.RESERVED, State.PLACING})
 
 NO_OUTAGES: tuple[Outage, ...] = ()
 

@@ -87,6 +87,8 @@ def _chance(status: GangStatus, sites: Sites, observed: Observed) -> float | Non
 
 _URGENCY = (
     State.BLOCKED,
+    State.FAILING,
+    State.RESTARTING,
     State.ROLLING_BACK,
     State.WAITING,
     State.EVICTING,

@@ -4,8 +4,8 @@ import { chip, clock, count, fill, h, percent, section, table, whole } from "./d
 import { drawEvent } from "./overview.js";
 
 const ROWS = 100;
-const STATES = ["Blocked", "RollingBack", "Waiting", "Evicting", "Reserved", "Placing", "Assembling", "Running"];
-const MEANING = { Blocked: "bad", RollingBack: "bad", Waiting: "fair", Assembling: "fair", Running: "good" };
+const STATES = ["Blocked", "Failing", "Restarting", "RollingBack", "Waiting", "Evicting", "Reserved", "Placing", "Assembling", "Running"];
+const MEANING = { Blocked: "bad", Failing: "bad", Restarting: "bad", RollingBack: "bad", Waiting: "fair", Assembling: "fair", Running: "good" };
 const SIGNS = { bad: "✗ ", fair: "… ", good: "✓ " };
 
 const gangPath = (each) => [each.namespace, ...each.name.split("/")].map(encodeURIComponent).join("/");

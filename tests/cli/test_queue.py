@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from cli.gangmachinery import Machinery
 from cli.plan import Picture
@@ -12,7 +13,7 @@ from placement.configuration import Configuration
 from placement.gang.gang import State
 from placement.gang.settings import Gangs
 from placement.model import Job, Needs, Snapshot
-from report.queue import queue_table
+from report.queue import in_order, queue_table
 from tests.builders.model import NOW, namespace, node
 from tests.cli.printed import printed
 from tests.placement.test_gang import GROUP, JOB, kept, member
@@ -75,6 +76,17 @@ def test_the_exit_code_says_whether_a_gang_waits() -> None:
     running = [each for each in found if each.status.state is State.RUNNING]
     assert shown_queue(running, around).code == 0
     assert "shop/runs" in printed(shown_queue(running, around).shown(), 200)
+
+
+def test_every_state_has_a_place_in_the_order() -> None:
+    """Those first that somebody has to look at: the page lists gangs so, whatever state they are in."""
+    (gang,) = [each for each in queued(picture()) if each.status.state is State.RUNNING]
+    of_each = [replace(gang, status=replace(gang.status, state=state)) for state in State]
+    ordered = [each.status.state for each in in_order(of_each)]
+    assert sorted(ordered) == sorted(State)
+    assert (ordered[0], ordered[-1]) == (State.BLOCKED, State.RUNNING)
+    page = (Path(__file__).parents[2] / "dashboard/static/gangs.js").read_text()
+    assert all(f'"{state}"' in page for state in State)
 
 
 def test_what_would_make_room_or_why_nothing_may_is_shown() -> None:
