@@ -183,8 +183,9 @@ class History:
         news = [(key, state) for key, state in self._states.items() if state is not before.get(key)]
         told = [each for each in news if each[0] in before or each[1] not in (State.RUNNING, State.ASSEMBLING)]
         for key, state in () if is_first else told[:MOST_AT_ONCE]:
-            reason = now[key].reason if key in now else "all members have a node"
-            yield Happening(taken.at, "gang", f"{state}: {reason}", gang=key)
+            reason = now[key].reason if key in now else ""
+            is_whole = state is State.RUNNING and not reason
+            yield Happening(taken.at, "gang", f"{state}: {'all members have a node' if is_whole else reason}", gang=key)
 
     def _departures(self, taken: Taken) -> Iterator[Happening]:
         if taken.ground is self._ground:
