@@ -22,6 +22,7 @@ from kube.client import Client
 from kube.configmaps import change_pause
 from kube.errors import NotFound
 from kube.gates import GatedPod, gated_pods, remove_gate, ungate
+from kube.nodetaints import remove_taints
 from kube.podwriter import END_SECONDS, PodWriter
 from kube.snapshot import read_snapshot
 from kube.twins import TwinWriter
@@ -66,10 +67,13 @@ def run(args: argparse.Namespace) -> int:
         _tell_waiting(snapshot)  # before what shows it is cleaned up
         cleaned, failed = clean(client, snapshot)
         twins = TwinWriter(client).remove_all()
+        tainted = remove_taints(client)
     if freed or gated:
         print(f"Took the gate off {_pods(freed)} that waited for a gang. They start one by one.")
     if twins:
         print(f"Deleted {twins} PriorityClass{'' if twins == 1 else 'es'} of members of gangs.")
+    if tainted:
+        print(f"Removed the taint of exclusive gangs from {tainted} node{'' if tainted == 1 else 's'}.")
     if count:
         print(f"Put back {_pods(count)} that {'was' if count == 1 else 'were'} released for a move.")
     _tell(f"{_pods(len(left))} could not be put back. Delete them once enough other replicas serve:", left)

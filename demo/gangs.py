@@ -11,6 +11,7 @@ from kube.client import Client
 from kube.configmaps import parse_configuration_text
 from kube.gates import can_gate, has_gate, remove_gate
 from localcluster import kubectl
+from placement import names
 from placement.gang.settings import Gangs
 from placement.model import DEFAULT_SCHEDULER
 
@@ -48,6 +49,16 @@ def list_schedulers(objects: list[dict[str, Any]], configuration: str | None) ->
             for condition in (holder or {}).get("matchConditions", ()):
                 if condition["name"] == LISTED:
                     condition["expression"] = f"object.?spec.?schedulerName.orValue('') in [{listed}]"
+
+
+def guard_solo(objects: list[dict[str, Any]], configuration: str | None) -> None:
+    """As the component gangs-guard-solo does, whatever other components there are."""
+    if not gangs_of(configuration).guard_solo:
+        return
+    for raw in objects:
+        if (raw["kind"], raw["metadata"]["name"]) == ("ValidatingAdmissionPolicy", names.FENCE_POLICY):
+            (variable,) = (each for each in raw["spec"]["variables"] if each["name"] == "guardsSolo")
+            variable["expression"] = "true"
 
 
 def remove_gangs(kubeconfig: Path, admin: Client) -> None:

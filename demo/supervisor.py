@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from demo.gangs import list_schedulers, overlay_for, remove_gangs, rendered, wants_gangs
+from demo.gangs import guard_solo, list_schedulers, overlay_for, remove_gangs, rendered, wants_gangs
 from kube.client import Client, connect
 from kube.configmaps import parse_configuration_text
 from kube.configuration import read_text
@@ -168,6 +168,7 @@ def install(kubeconfig: Path, admin: Client, configuration: str | None) -> str:
     service["clusterIP"] = str(_service_address(admin, first, port))
     _configured(objects, configuration)
     list_schedulers(objects, configuration)
+    guard_solo(objects, configuration)
     text = yaml.safe_dump_all(objects)
     apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=spotweave", "-f", "-")
     kubectl.call(*apply, kubeconfig=kubeconfig, stdin=text)

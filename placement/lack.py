@@ -13,6 +13,7 @@ class Lack(StrEnum):
     """
 
     NODES = "there is no node"
+    OCCUPIED = "no node is empty but for DaemonSet pods"
     TERMS = "no node matches its node selector and node affinity"
     TAINTS = "no node is left whose taints it tolerates"
     PODS = "no node takes more pods"

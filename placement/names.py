@@ -90,6 +90,9 @@ BARE_PRIORITY = "priority"
 GANG_GATE = PREFIX + "gang"
 GANG_LABEL = PREFIX + "gang"
 GANG_MEMBER = "member"
+# Taint of nodes that nobody but a gang may use, effect NoSchedule; its value stands for the gang. Written by the
+# rebalancer, tolerated by members, since admission says so. Another reader is the scheduler.
+EXCLUSIVE_TAINT = PREFIX + "exclusive"
 # Annotation "<plan id>/<unix time>/<node>" on a member: the plan that reserves room for it, when that was written, and
 # on which node. Written by the rebalancer together with `status.nominatedNodeName`. It stays when the member starts.
 # `placement.gang.reservation` says what else it may carry.
@@ -202,6 +205,7 @@ FENCE_POLICY = "spotweave-fence"
 SYSTEM_FENCE_POLICY = "spotweave-fence-system"
 CONFIGURATION_FENCE_POLICY = "spotweave-fence-configuration"
 TWIN_FENCE_POLICY = "spotweave-fence-twins"  # with gangs: what they may write of PriorityClasses
+NODE_FENCE_POLICY = "spotweave-fence-nodes"  # the same of nodes: the taint of exclusive gangs
 POD_GROUP_FENCE_POLICY = "spotweave-fence-podgroups"  # the same of PodGroups: their status
 JOB_FENCE_POLICY = "spotweave-fence-jobs"  # with gangs: what they may write of Jobs and JobSets
 WEBHOOK_ACCOUNT = "spotweave-webhook"

@@ -13,7 +13,7 @@ from typing import Any
 from placement import names
 from placement.decide import Decision
 from placement.inject import Injection, Preference
-from placement.model import DEFAULT_SCHEDULER, NOTHING, NodeRequirement, NodeTerm
+from placement.model import DEFAULT_SCHEDULER, NOTHING, NodeRequirement, NodeTaint, NodeTerm
 
 Raw = Mapping[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -62,6 +62,32 @@ def gate_patch(raw_pod: Raw, annotations: Mapping[str, str] = NOTHING) -> list[d
         *annotations_patch(raw_pod, annotations),
         *_differences("spec", raw_spec, spec),
     ]
+
+
+def exclusive_patch(raw_spec: Raw, taint: NodeTaint, *, per_pod: bool) -> list[dict[str, Any]]:
+    """A member tolerates the taint of its gang's nodes; `per_pod`: and shares its node with no other member.
+
+    A pod that waits behind a gate can still be narrowed to nodes, and gets neither of these any more.
+    """
+    tolerated = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+    written: dict[str, Any] = {"tolerations": _with(_listed(raw_spec, "tolerations"), tolerated)}
+    if per_pod:
+        affinity = raw_spec.get("affinity") or {}
+        anti = affinity.get("podAntiAffinity") or {}
+        required = _with(_listed(anti, _REQUIRED), _APART)
+        written["affinity"] = {**affinity, "podAntiAffinity": {**anti, _REQUIRED: required}}
+    return _differences("spec", raw_spec, written)
+
+
+_APART = {
+    "labelSelector": {"matchLabels": {names.GANG_LABEL: names.GANG_MEMBER}},
+    "namespaceSelector": {},
+    "topologyKey": names.HOSTNAME,
+}
+
+
+def _with(there: list[Any], one: Any) -> list[Any]:
+    return there if one in there else [*there, one]
 
 
 def annotations_patch(raw_pod: Raw, annotations: Mapping[str, str]) -> list[dict[str, Any]]:

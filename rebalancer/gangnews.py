@@ -141,6 +141,8 @@ class GangNews:
 
 
 def _is_waiting(status: GangStatus, seconds: float) -> bool:
+    if status.gang.is_guarded:
+        return False  # the scheduler says so on the pod itself
     is_slow = status.state is State.ASSEMBLING and seconds >= ASSEMBLING_SECONDS
     return is_slow or (status.state is State.WAITING and status.was_tried)
 

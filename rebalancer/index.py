@@ -15,9 +15,11 @@ from itertools import chain
 from typing import Any
 
 from placement.configuration import Configuration
+from placement.gang.belonging import is_guarded
 from placement.gang.candidate import Candidate, Claimant, is_lower
 from placement.gang.evictable import of_gangs, of_solo
-from placement.gang.gang import Gang
+from placement.gang.exclusive import TaintChange, taint_changes
+from placement.gang.gang import Gang, guarded_gang
 from placement.gang.podgroup import GroupStatus, PodGroup, status_for
 from placement.gang.services import of_services
 from placement.intent import Readings, intent_of
@@ -61,6 +63,8 @@ class Index:
         self._looked_at = float("-inf")
         self.gangs: dict[Key, Gang] = {}  # those that are looked after
         self._waiting_gangs: set[Key] = set()  # those with something to do, or to wait for
+        self._grouped: set[str] = set()  # UIDs of PodGroups that have had members
+        self._exclusive_gangs: set[Key] = set()  # those with nodes of their own
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -138,6 +142,8 @@ class Index:
             put(self.gangs, key, found)
             is_waiting = found is not None and found.is_restless
             (self._waiting_gangs.add if is_waiting else self._waiting_gangs.discard)(key)
+            is_exclusive = found is not None and bool(found.terms.exclusive)
+            (self._exclusive_gangs.add if is_exclusive else self._exclusive_gangs.discard)(key)
         members.touched = set()
 
     def _strand(self, uid: str, ground: Ground, now: float) -> None:
@@ -209,17 +215,42 @@ class Index:
         """Those that wait or start, in a lasting order."""
         return [self.gangs[key] for key in sorted(self._waiting_gangs)]
 
+    def guarded_gangs(self) -> list[Gang]:
+        """Pods without a gang that the scheduler finds no node for, or for which room is being made."""
+        if not self._configuration.gangs.guard_solo:
+            return []
+        known = self._catalogue
+        waiting = (pod for pod in known.waiting.values() if pod.unschedulable)
+        reserved = (pod for pod in known.gangs.nominated.values() if pod.gang_plan)
+        found = [pod for pod in (*waiting, *reserved) if is_guarded(pod) and known.relations.is_opted_in(pod.namespace)]
+        return [guarded_gang(pod) for pod in sorted(found, key=lambda pod: pod.key)]
+
+    @property
+    def taint_changes(self) -> list[TaintChange]:
+        """Nodes that are to be a gang's own, or not any more."""
+        wanted: dict[str, str] = {}
+        for key in sorted(self._exclusive_gangs):
+            wanted.update(self.gangs[key].own_nodes)
+        return taint_changes(wanted, {name: site.node.taints for name, site in self.ground.sites.items()})
+
     @property
     def nominated(self) -> Collection[Pod]:
         """Pods for which a node is kept free, without the members of gangs that are looked after."""
-        return self._catalogue.gangs.nominated_beside(self.gangs)
+        others = self._catalogue.gangs.nominated_beside(self.gangs)
+        is_guarding = self._configuration.gangs.guard_solo
+        return [pod for pod in others if not (is_guarding and pod.gang_plan and is_guarded(pod))]
 
     def group_changes(self) -> Iterator[tuple[PodGroup, GroupStatus]]:
-        """PodGroups of opted-in namespaces, and what they are to say of their members."""
+        """PodGroups that have members, or had some, and what they are to say of them. Others are another tool's."""
         known = self._catalogue
         for group in known.pod_groups:
-            if not group.is_over and known.relations.is_opted_in(group.namespace):
-                yield group, status_for(group, known.gangs.members(group.key))
+            if group.is_over or not known.relations.is_opted_in(group.namespace):
+                continue
+            members = known.gangs.members(group.key)
+            if members:
+                self._grouped.add(group.uid)
+            if group.uid in self._grouped:
+                yield group, status_for(group, members)
 
     def candidates(self, claimant: Claimant) -> list[Candidate]:
         """What may go for this gang by its priority, in opted-in namespaces."""

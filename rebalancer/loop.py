@@ -126,7 +126,7 @@ class Loop:
     def scene(self, now: float) -> Scene:
         """The input of a plan, now."""
         index, expectations = self._index, self._expectations
-        gangs = [expectations.foreseen(gang) for gang in index.restless_gangs()]
+        gangs = [expectations.foreseen(gang) for gang in (*index.restless_gangs(), *index.guarded_gangs())]
         marked = index.marked
         return Scene(
             [expectations.settled(each) for each in index.restless(expectations.awaiting_successors())],

@@ -26,10 +26,8 @@ from kube.gctuning import spare_caches
 from kube.lease import Leader
 from kube.nodeclaims import is_expired
 from kube.outagewriter import Notes
-from kube.podgroups import write_status
 from kube.podwriter import CALL_SECONDS, PodWriter
 from kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS_IN_FULL, REBALANCER, STATE, rows_of
-from kube.twins import TwinWriter
 from placement.configuration import Configuration
 from placement.pause import standing
 from placement.plan.actions import Plan
@@ -40,11 +38,10 @@ from rebalancer.interruptions import Observer
 from rebalancer.loop import Loop, Watched
 from rebalancer.metrics import RebalancerMetrics
 from rebalancer.notify import Teller
-from rebalancer.podgroups import GroupStatuses
 from rebalancer.probes import probes, serving_probes
 from rebalancer.promises import Noted, Promises
 from rebalancer.pulse import Pulse
-from rebalancer.twins import Twins
+from rebalancer.upkeep import Upkeep
 from report.history import Archive, History
 from report.savings import Prices
 
@@ -91,11 +88,10 @@ class RebalancerProgram:
         )
         self._events = EventWriter(client, self.name, source=SOURCE)
         self._teller = Teller(self._events.tell)
-        self._twins = Twins(TwinWriter(client)) if configuration.gangs.enabled else None
-        if self._twins is not None:
-            self.followed.stores.of(PODS_IN_FULL).subscribe(self._twins.observe)
-        statuses = GroupStatuses(partial(write_status, client), time.monotonic)
-        self._group_statuses = statuses if configuration.gangs.enabled else None
+        self._has_gangs = configuration.gangs.enabled
+        self._upkeep = Upkeep(client, self._index, configuration.gangs)
+        if self._has_gangs:
+            self.followed.stores.of(PODS_IN_FULL).subscribe(self._upkeep.observe)
         self._promises = self._promising(client)
         self._observer = self._watching(client)
         around = Around(
@@ -197,13 +193,11 @@ class RebalancerProgram:
         if self._leader.is_leading():
             self._teller.told(made, done)
             self._teller.watch(taken.assessments, taken.ground, now, is_paused=self._is_paused(now))
-            if self._twins is not None:
-                self._twins.look(now)
+            self._upkeep.look(now)
+            if self._has_gangs:
                 self._gang_news.tell_victims(done)
                 self._gang_news.watch(made, self._index.gangs, now)
-            if self._group_statuses is not None:
-                self._group_statuses.look(self._index.group_changes())
-        elif self._twins is not None:
+        elif self._has_gangs:
             self.metrics.count_gangs({})
         self._observer.look(now)
         self._promises.look(now)

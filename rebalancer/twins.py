@@ -25,8 +25,10 @@ RETRY_SECONDS = 5.0
 class Twins:
     """The classes that members use, and when they were last compared with the twins that there are."""
 
-    def __init__(self, writer: TwinWriter) -> None:
+    def __init__(self, writer: TwinWriter, *, is_guarding: bool = False) -> None:
+        """While solo pods are guarded, their classes get twins, too."""
         self._writer = writer
+        self._is_guarding = is_guarding
         self._lock = Lock()
         self._used = Counter[str]()  # members by the class that they asked for
         self._looked_for: frozenset[str] = frozenset()
@@ -34,7 +36,7 @@ class Twins:
 
     def observe(self, old: Pod | None, new: Pod | None) -> None:
         """Called by the pods' store for every difference."""
-        before, after = _class_of(old), _class_of(new)
+        before, after = self._class_of(old), self._class_of(new)
         if before == after:
             return
         with self._lock:
@@ -44,6 +46,17 @@ class Twins:
                 self._used[before] -= 1
                 if not self._used[before]:
                     del self._used[before]
+
+    def _class_of(self, pod: Pod | None) -> str | None:
+        """The class that a pod asked for, "" for none; None where it gets no twin, or has one already."""
+        if pod is None or not (pod.labels.get(names.GANG_LABEL) == names.GANG_MEMBER or self._guards(pod)):
+            return None
+        found = pod.needs.priority_class
+        return None if is_twin(found) else found
+
+    def _guards(self, pod: Pod) -> bool:
+        """Wherever it is: namespaces may be opted in later."""
+        return self._is_guarding and pod.namespace not in names.EXCLUDED_NAMESPACES
 
     def look(self, now: float) -> None:
         """Called by the leader after every pass, on the loop's thread."""
@@ -60,11 +73,3 @@ class Twins:
             self._due, self._looked_for = now + RETRY_SECONDS, used
             return
         self._due, self._looked_for = now + LOOK_SECONDS, used
-
-
-def _class_of(pod: Pod | None) -> str | None:
-    """The class that a member asked for, "" for none; None where it is no member, or has a twin already."""
-    if pod is None or pod.labels.get(names.GANG_LABEL) != names.GANG_MEMBER:
-        return None
-    found = pod.needs.priority_class
-    return None if is_twin(found) else found

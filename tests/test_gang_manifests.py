@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from demo.gangs import LISTED, list_schedulers
+from demo.gangs import LISTED, guard_solo, list_schedulers
 from localcluster import kubectl
 from localcluster.errors import ClusterError
 from placement import names
@@ -24,6 +24,7 @@ def objects(*paths: Path) -> list[dict[str, Any]]:
 
 
 BEFORE_OVERLAY = "local-gangs-before-1.36"
+GUARDED_OVERLAY = "local-gangs-guard-solo"
 BARE_OVERLAY, BARE_BEFORE_OVERLAY = "local-gangs-bare", "local-gangs-bare-before-1.36"
 GATE, GATE_BINDING = objects(COMPONENT / "gate.yaml")
 (ENTRY,) = objects(COMPONENT / "webhook.yaml")[0]["webhooks"]
@@ -36,7 +37,7 @@ BARE_BEFORE = MANIFESTS / "components" / "gangs-bare-annotations-before-1.36"
 BEFORE = MANIFESTS / "components" / "gangs-before-1.36"
 GATE_ENTRY, _ = objects(BEFORE / "webhook.yaml")[0]["webhooks"]
 FENCES = objects(COMPONENT / "fence.yaml")
-TWIN_FENCE, TWIN_FENCE_BINDING, GROUP_FENCE, GROUP_FENCE_BINDING, JOB_FENCE, JOB_FENCE_BINDING = FENCES
+TWIN_FENCE, TWIN_FENCE_BINDING, GROUP_FENCE, GROUP_FENCE_BINDING, JOB_FENCE, JOB_FENCE_BINDING, *NODE_FENCES = FENCES
 
 
 def test_the_gate_is_given_by_an_apply_configuration_alone() -> None:
@@ -123,7 +124,11 @@ def test_the_fence_of_twins_denies_also_when_it_fails() -> None:
     assert all(f"'{name}'" in text for name in (names.TWIN_PREFIX, names.TWIN_OF))
 
 
-def test_the_fence_of_pod_groups_denies_also_when_it_fails() -> None:
+def test_the_fences_of_pod_groups_and_nodes_deny_also_when_they_fail() -> None:
+    policy, binding = NODE_FENCES
+    assert (policy["metadata"]["name"], policy["spec"]["failurePolicy"]) == (names.NODE_FENCE_POLICY, "Fail")
+    assert binding["spec"] == {"policyName": names.NODE_FENCE_POLICY, "validationActions": ["Deny"]}
+    assert str(policy["spec"]).count(f"'{names.EXCLUSIVE_TAINT}'") == 3
     assert GROUP_FENCE["metadata"]["name"] == names.POD_GROUP_FENCE_POLICY
     assert GROUP_FENCE["spec"]["failurePolicy"] == "Fail"
     assert GROUP_FENCE_BINDING["spec"] == {"policyName": names.POD_GROUP_FENCE_POLICY, "validationActions": ["Deny"]}
@@ -147,7 +152,7 @@ def overlays() -> dict[str, list[dict[str, Any]]]:
     try:
         texts = {
             name: kubectl.call("kustomize", str(MANIFESTS / "overlays" / name))
-            for name in ("local", "local-gangs", BEFORE_OVERLAY, BARE_OVERLAY, BARE_BEFORE_OVERLAY)
+            for name in ("local", "local-gangs", BEFORE_OVERLAY, BARE_OVERLAY, BARE_BEFORE_OVERLAY, GUARDED_OVERLAY)
         }
     except ClusterError as error:  # pragma: no cover - a machine without kubectl
         pytest.skip(str(error))
@@ -199,3 +204,15 @@ def test_annotations_without_a_prefix_take_one_object_more(overlays: dict[str, l
     (found,) = (each for each in overlays[BARE_BEFORE_OVERLAY] if each["kind"] == "MutatingWebhookConfiguration")
     ports = {each["name"]: each["clientConfig"]["service"]["port"] for each in found["webhooks"]}
     assert ports == {names.WEBHOOK_ENTRY: 8443, names.GATE_ENTRY: 8443, names.BARE_ENTRY: 8443}
+
+
+def test_guarded_solo_pods_take_one_switch_more(overlays: dict[str, list[dict[str, Any]]]) -> None:
+    """In the fence: by the component, and by `spotweave run`."""
+    plain = [each for each in overlays["local-gangs"] if each not in overlays[GUARDED_OVERLAY]]
+    (guarded,) = [each for each in overlays[GUARDED_OVERLAY] if each not in overlays["local-gangs"]]
+    copied = yaml.safe_load(yaml.safe_dump(plain))
+    guard_solo(copied, "gangs: {enabled: true}")
+    assert copied == plain
+    guard_solo(copied, "gangs: {enabled: true, guardSolo: true}")
+    assert copied == [guarded]
+    assert guarded["metadata"]["name"] == names.FENCE_POLICY

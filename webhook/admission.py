@@ -5,7 +5,7 @@ Read `place` first: owner and policy → slot → decision and patch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeGuard
 
@@ -44,7 +44,7 @@ from webhook.decisioncache import Batch, Batches
 from webhook.ledger import Ledger
 from webhook.mistakes import Mistakes, write_nothing
 from webhook.refusals import Flavour, Given, Refusals
-from webhook.review import AdmissionCall, Verdict, controller, decided_slot, left_out
+from webhook.review import AdmissionCall, Verdict, controller, decided_slot, is_of_daemon_set, keep_priority, left_out
 
 LOOKED_UP_SECONDS = 10.0
 LookUp = Callable[[Owner, str], ReplicaSet | Workload | None]
@@ -124,6 +124,7 @@ class Admission:
         rates: Callable[[], Rates] = Rates,
         unled_seconds: Callable[[], float] = lambda: 0.0,
         refusals: Refusals | None = None,
+        guard: Callable[[AdmissionCall], Sequence[Any]] = keep_priority,  # of a pod without a gang
     ) -> None:
         self._stores = stores
         self._configuration = configuration
@@ -136,6 +137,7 @@ class Admission:
         self._revisions: LRUCache[str, tuple[Owners, Placeable | Reason]] = LRUCache(MOST_REVISIONS)
         self._unled_seconds = unled_seconds
         self._rates = rates
+        self._guard = guard
         self._settled_by = Rates()  # what the revisions that ask for `auto` were worked out with
         self._budgets = BudgetIndex(())
         self._is_outdated = True  # the same for budgets
@@ -159,18 +161,22 @@ class Admission:
         owner = controller(request.raw_pod)
         reason = left_out(request.raw_pod, owner, leaves_gangs=self._configuration.gangs.enabled)
         if reason is not None:
-            return Verdict(reason)
+            return self._untouched(request, owner, reason)
         assert owner is not None  # left_out has seen to it
         decided = decided_slot(request.raw_pod, owner.uid)
         found = self._placeable(owner, request.namespace, patient)
         if isinstance(found, Reason):
-            return Verdict(found)
+            return self._untouched(request, owner, found)
         slot = self._slot(request, found, decided, patient)
         if found.mistakes:
             self._mistakes.report(found.revision.workload, found.mistakes, dry_run=request.dry_run)
         if slot == decided and not found.revision.template.carries_decision:
             return Verdict(Reason.DECIDED, None, found.mistakes, found.warnings)
         return self._verdict(request, owner, slot, found)
+
+    def _untouched(self, request: AdmissionCall, owner: Owner | None, reason: Reason) -> Verdict:
+        is_solo = reason is Reason.NOT_A_WORKLOAD and not is_of_daemon_set(owner)
+        return Verdict(reason, patch=self._guard(request) if is_solo else ())
 
     def _slot(self, request: AdmissionCall, found: Placeable, decided: int | None, patient: bool) -> int:
         """The ordinal's; or the one that an earlier call decided on; or the lowest free one, which is then taken."""
@@ -201,7 +207,8 @@ class Admission:
             return Verdict(Reason.REFUSED, None, found.mistakes, (*warnings, refusal.sentence))
         if decision.placed is None:
             warnings = (*warnings, decision.explanation)
-        return Verdict(decision.reason, decision, found.mistakes, warnings, patch)
+        guard = () if decision.injection.priority_class else self._guard(request)
+        return Verdict(decision.reason, decision, found.mistakes, warnings, [*patch, *guard] if guard else patch)
 
     def _refusal(
         self, request: AdmissionCall, owner: Owner, decision: Decision, found: Placeable

@@ -1,5 +1,7 @@
 """Answers admission calls for members of gangs: each gets the PriorityClass that preempts nobody, if it is there.
 
+Members of gangs with nodes of their own tolerate the taint of those nodes, and keep apart.
+
 The API server has given them gate and label before it calls. Nothing is kept, and nothing is waited for: where anything
 is in doubt, the member stays as it is, and the rebalancer starts its gang into free room only.
 """
@@ -13,10 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kube.store import Store
+from placement import names
 from placement.decide import Reason
+from placement.gang.belonging import SOLO, group_name
+from placement.gang.exclusive import BY_GANG, BY_POD, taint_of
 from placement.gang.twins import NEVER, AskedPriority, NoTwin, ScopedQuota, chosen_twin
 from placement.model import Key, PriorityClass
-from placement.patch import priority_patch
+from placement.patch import exclusive_patch, priority_patch
 from webhook.metrics import WebhookMetrics
 from webhook.review import (
     AdmissionCall,
@@ -50,12 +55,29 @@ class GangAdmission:
         self._caches = caches
 
     def place(self, call: AdmissionCall) -> Verdict:
+        is_member = is_gated_member(call.raw_pod)
+        alone = self.exclusive(call) if is_member else []
         if not self._caches.is_synced():
-            return Verdict(Reason.NOT_READY)
-        if not is_gated_member(call.raw_pod):
+            return Verdict(Reason.NOT_READY, patch=alone)
+        if not is_member:
             return Verdict(Reason.NOT_A_MEMBER)
         written = self.priority(call)
-        return Verdict(Reason.TWIN, patch=written) if written else Verdict(Reason.NO_TWIN)
+        return Verdict(Reason.TWIN if written else Reason.NO_TWIN, patch=[*written, *alone])
+
+    def additions(self, call: AdmissionCall) -> list[dict[str, Any]]:
+        """All of a member's patch but gate and label."""
+        return [*self.priority(call), *self.exclusive(call)]
+
+    def exclusive(self, call: AdmissionCall) -> list[dict[str, Any]]:
+        """The part of it for nodes of its gang's own. A gang of one has a name only if its pod has."""
+        metadata = call.raw_pod["metadata"]
+        annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+        kind = annotations.get(names.EXCLUSIVE_NODE)
+        name = group_name(annotations, labels) or (SOLO + metadata["name"] if metadata.get("name") else "")
+        if kind not in (BY_POD, BY_GANG) or not name:
+            return []
+        taint = taint_of(Key(call.namespace, name))
+        return exclusive_patch(call.raw_pod["spec"], taint, per_pod=kind == BY_POD)
 
     def priority(self, call: AdmissionCall) -> list[dict[str, Any]]:
         """The part of a member's patch that gives it the twin of its PriorityClass; nothing where it keeps its own."""

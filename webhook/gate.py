@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from placement import names
 from placement.decide import Reason
 from placement.gang.bare import copied
@@ -27,13 +29,14 @@ from webhook.review import (
     answer,
     controller,
     is_in_group,
+    is_of_daemon_set,
     is_oversized,
     left_out,
     parse,
 )
 
 WITHOUT_BARE = Gangs()
-PriorityOf = Callable[[AdmissionCall], list[dict[str, Any]]]
+AdditionsOf = Callable[[AdmissionCall], list[dict[str, Any]]]
 log = logging.getLogger(__name__)
 # What a workload's pod is left alone for, and a member is not: whoever owns it, it may be one.
 OF_ANY_OWNER = (None, Reason.GANG, Reason.NOT_A_WORKLOAD)
@@ -42,12 +45,12 @@ OF_ANY_OWNER = (None, Reason.GANG, Reason.NOT_A_WORKLOAD)
 class GateReviewer:
     """From a review to its answer. Raises MalformedReview where it cannot be given.
 
-    `priority` gives the part of the patch that is not constant. None: gangs are off, and nobody would take a gate off.
+    `additions` gives the part of the patch that is not constant. None: gangs are off, and nobody would take a gate off.
     """
 
-    def __init__(self, metrics: WebhookMetrics, priority: PriorityOf | None, gangs: Gangs = WITHOUT_BARE) -> None:
+    def __init__(self, metrics: WebhookMetrics, additions: AdditionsOf | None, gangs: Gangs = WITHOUT_BARE) -> None:
         self._metrics = metrics
-        self._priority = priority
+        self._additions = additions
         self._gangs = gangs
 
     def answer(self, body: bytes, dropped: int = 0) -> bytes:
@@ -56,8 +59,8 @@ class GateReviewer:
                 raise PodTooLarge(f"{len(body) + dropped} bytes")
             call = parse(body)
             verdict = Verdict(Reason.NOT_A_MEMBER)
-            if self._priority is not None:
-                verdict = gated(call, self._priority, self._gangs)
+            if self._additions is not None:
+                verdict = gated(call, self._additions, self._gangs)
             text = answer(call, verdict)
         except PodTooLarge as error:
             self._metrics.count(Verdict(Reason.TOO_LARGE))
@@ -70,17 +73,22 @@ class GateReviewer:
         return text
 
 
-def gated(call: AdmissionCall, priority: PriorityOf, gangs: Gangs = WITHOUT_BARE) -> Verdict:
+def gated(call: AdmissionCall, additions: AdditionsOf, gangs: Gangs = WITHOUT_BARE) -> Verdict:
     """The policies `spotweave-gang` and `spotweave-gang-bare` say the same (manifests/components/gangs*/gate.yaml)."""
     raw_pod, owner = call.raw_pod, controller(call.raw_pod)
-    is_of_daemon_set = owner is not None and (owner.kind, owner.api_group) == ("DaemonSet", "apps")
     is_mapped = gangs.bare_annotations and raw_pod["spec"].get("schedulerName") in gangs.scheduler_names
-    if is_of_daemon_set or _left_out(raw_pod, owner, is_mapped=is_mapped) not in OF_ANY_OWNER:
+    if is_of_daemon_set(owner) or _left_out(raw_pod, owner, is_mapped=is_mapped) not in OF_ANY_OWNER:
         return Verdict(Reason.NOT_A_MEMBER)
     added = copied(raw_pod["metadata"].get("annotations") or {}) if gangs.bare_annotations else {}
     if is_mapped or is_in_group(raw_pod["metadata"]) or names.POD_GROUP in added:
-        return Verdict(Reason.GATED, patch=[*gate_patch(raw_pod, added), *priority(call)])
+        return Verdict(Reason.GATED, patch=[*gate_patch(raw_pod, added), *additions(_with(call, added))])
     return Verdict(Reason.NOT_A_MEMBER, patch=annotations_patch(raw_pod, added))
+
+
+def _with(call: AdmissionCall, annotations: Mapping[str, str]) -> AdmissionCall:
+    metadata = call.raw_pod["metadata"]
+    together = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}}
+    return msgspec.structs.replace(call, raw_pod={**call.raw_pod, "metadata": together})
 
 
 def _left_out(raw_pod: Mapping[str, Any], owner: Owner | None, *, is_mapped: bool) -> Reason | None:

@@ -59,6 +59,7 @@ from webhook.nodeends import NodeEnds
 from webhook.ownership import Books, Tenure
 from webhook.peers import HttpsLines, Peers
 from webhook.refusals import Refusals
+from webhook.review import keep_priority
 from webhook.reviewer import Reviewer
 from webhook.routes import ports
 from webhook.server import TlsIdentity, serve
@@ -153,6 +154,7 @@ class WebhookProgram:
         self.refusals = Refusals(
             lambda owner, namespace: creation_failure(client, owner, namespace, time.time()), self.events.tell
         )
+        gangs = self._gangs() if configuration.gangs.enabled else None
         self.admission = Admission(
             Caches.of(stores),
             configuration,
@@ -164,15 +166,15 @@ class WebhookProgram:
             rates=lambda: observed.current.rates,
             unled_seconds=leadership.unled_seconds,
             refusals=self.refusals,
+            guard=gangs.priority if gangs is not None and configuration.gangs.guard_solo else keep_priority,
         )
         ledger = EvictionLedger()
         books = Books(self.admission.ledger, ledger)
         tenure = Tenure(self.peers, books, lambda: pods.latest, lambda: pods.applied) if self.peers else None
         reviewer = Reviewer(self.admission, self.metrics, ThreadPoolExecutor(4, "look-up"), tenure)
         evictions = self._evictions(configuration, ledger, tenure, leadership)
-        gangs = self._gangs() if configuration.gangs.enabled else None
         twins = GangReviewer(gangs, self.metrics) if gangs is not None else None
-        gate = GateReviewer(self.metrics, gangs.priority if gangs is not None else None, configuration.gangs)
+        gate = GateReviewer(self.metrics, gangs.additions if gangs is not None else None, configuration.gangs)
         self.ports = ports(reviewer, self.metrics, self.missing, evictions, twins, gate)
         self._show()
 

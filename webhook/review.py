@@ -219,6 +219,15 @@ def left_out(raw_pod: Mapping[str, Any], owner: Owner | None, *, leaves_gangs: b
     return None
 
 
+def keep_priority(_call: AdmissionCall) -> Sequence[Any]:
+    """What is added to a pod's patch where pods without a gang are not guarded."""
+    return ()
+
+
+def is_of_daemon_set(owner: Owner | None) -> bool:
+    return owner is not None and (owner.kind, owner.api_group) == ("DaemonSet", "apps")
+
+
 def is_in_group(raw_metadata: Mapping[str, Any]) -> bool:
     """Its template names a gang."""
     return bool(group_name(raw_metadata.get("annotations") or {}, raw_metadata.get("labels") or {}).strip())

@@ -8,19 +8,20 @@ with a gate, and starts as soon as there is room for it: the gang waits for 1 of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 
 from placement import names
-from placement.gang.belonging import SOLO, is_by_label
+from placement.gang.belonging import SOLO, is_by_label, solo_key
+from placement.gang.exclusive import mark_of, tolerates
 from placement.gang.life import COUNTED, NO_FACTS, NO_LIFE, ONE_OF_SEVERAL, FactsOf, FateOf, Life, SizeOf, life_of
 from placement.gang.podgroup import NoPodGroup, PodGroup
 from placement.gang.reservation import Reservation, reservation_of, reserved
-from placement.gang.terms import NOTHING_DECLARED, START, Declared, GangTerms, WaitTimeout, declared
+from placement.gang.terms import NOTHING_DECLARED, START, Declared, GangTerms, WaitTimeout, declared, terms_of
 from placement.lack import Lack
-from placement.model import FINISHED, Key, Pod
+from placement.model import FINISHED, NOTHING, Key, Pod
 
 # Where nothing says how many there will be: those that are there once no new one has come for so long.
 SETTLED_SECONDS = 2.0
@@ -59,6 +60,7 @@ class Gang:
     done: int = 0  # members that have succeeded
     is_orphaned: bool = False  # what owns its members, and would say how many there are, is not known or wants none
     is_settled: bool = True  # False: writes of ours are not seen yet
+    is_guarded: bool = False  # one pod without a gate: it starts by itself when there is room
     awaits: str = ""  # what would say how many there are, and is not there
     life: Life = NO_LIFE  # what has become of those that have started
     # Worked out once: thousands of gangs may wait, and are looked at in every plan.
@@ -93,6 +95,15 @@ class Gang:
     def missing(self) -> int:
         """How many must start for the gang to be whole."""
         return max(0, self.needed - len(self.starting) - len(self.running) - self.done)
+
+    @property
+    def own_nodes(self) -> Mapping[str, str]:
+        """The nodes that nobody else may use, each with the value of its taint."""
+        if not self.terms.exclusive:
+            return NOTHING
+        kept = [found.node for _, found in self.reservations]
+        nodes = [*kept, *(pod.node or pod.nominated for pod in self.started)]
+        return {node: mark_of(self.key) for node in nodes if node}
 
     @property
     def is_restless(self) -> bool:
@@ -135,6 +146,9 @@ def _obstacle(gang: Gang) -> str:
             return f"ForeignGate: pod {pod.name} has the scheduling gate {foreign[0]}"
         if pod.needs.unmodelled is Lack.UNKNOWN_CLAIMS:
             return f"ResourceClaims: pod {pod.name} has resource claims, for which no room can be reserved"
+    intolerant = [pod for pod in gang.gated if gang.terms.exclusive and not tolerates(pod, gang.key)]
+    if intolerant:
+        return f"Intolerant: pod {intolerant[0].name} was created while no webhook gave it the toleration of its nodes"
     strangers = [pod for pod in gang.starting if reservation_of(pod) is None]
     timeout = gang.terms.wait_timeout
     if gang.gated and strangers and not (timeout is not None and timeout.then == START):
@@ -181,9 +195,15 @@ def gang_of(
         sum(pod.phase == "Succeeded" and pod.owner is not None and pod.owner.uid in owners for pod in of_all),
         needed is None and size == 0,
         group is not NoPodGroup.UNREAD or said.terms.min_member is not None,
-        _awaited(group, said.terms, live),
-        life_of(of_all, needed or size or 0, size_of, facts_of, fate_of),
+        awaits=_awaited(group, said.terms, live),
+        life=life_of(of_all, needed or size or 0, size_of, facts_of, fate_of),
     )
+
+
+def guarded_gang(pod: Pod) -> Gang:
+    """A guarded pod, as a gang of one. It asks for nothing but its priority."""
+    priority = terms_of(pod.annotations)[0].priority
+    return Gang(solo_key(pod), Declared(GangTerms(priority=priority)), 1, (pod,), is_guarded=True)
 
 
 def _as_grouped(terms: GangTerms, group: PodGroup) -> GangTerms:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from placement.gang.belonging import is_guarded
 from placement.model import Pod
 
 UNDO = "undo"
@@ -62,8 +63,8 @@ def _read(text: str) -> Reservation | None:
 
 
 def reserved(pod: Pod) -> Reservation | None:
-    """The reservation that holds for a member with its gate: annotation and nomination agree."""
-    found = reservation_of(pod) if pod.is_gated and pod.nominated else None
+    """The reservation that holds for a member with its gate, or a guarded pod: annotation and nomination agree."""
+    found = reservation_of(pod) if pod.nominated and (pod.is_gated or is_guarded(pod)) else None
     return found if found is not None and found.node == pod.nominated and not found.is_undone else None
 
 

@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Any
 
 from placement import names
+from placement.gang.exclusive import BY_GANG, BY_POD
 from placement.model import Class
 from placement.policy import LONGEST_SHOWN, TARGET_SHAPES, Mistake, parse_count, parse_target
 from placement.window import parse_duration
@@ -55,6 +56,7 @@ class GangTerms:
     on_partial_failure: str = RESTART_GANG
     preemptible: bool = True
     priority: int | None = None
+    exclusive: str = ""  # nothing else runs on its nodes; `pod`: nor do two members on one
 
     @property
     def needed(self) -> int | None:
@@ -88,10 +90,6 @@ def sentence(mistake: Mistake) -> str:
 def _shown(text: str) -> str:
     """It is remembered for as long as the gang waits."""
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
-
-
-class Unsupported(ValueError):
-    """It is a valid value, and does nothing yet."""
 
 
 def _positive(text: str) -> int:
@@ -148,10 +146,10 @@ def _switch(text: str) -> bool:
     return text == "true"
 
 
-def _exclusive_node(text: str) -> None:
-    if text not in ("pod", "gang"):
+def _exclusive_node(text: str) -> str:
+    if text not in (BY_POD, BY_GANG):
         raise ValueError(text)
-    raise Unsupported(text)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,6 @@ _CLASS = rf"[\x20\t\r\n]*(?:{'|'.join(Class)})[\x20\t\r\n]*"
 _CLASSES = f"{_CLASS}(?:,{_CLASS})?"
 _TIMEOUT = f"{_TIME}(?::(?:{KEEP}|{START}|{FAIL}))?"
 _COUNT = (r"\d{1,9}", _NOT_ZERO)
-_NOTHING_YET = ("", ".")  # no text is empty and has one letter
 
 
 ROWS: Mapping[str, Row] = {
@@ -204,12 +201,18 @@ ROWS: Mapping[str, Row] = {
     names.ON_PARTIAL_FAILURE: Row(
         "on_partial_failure", _on_partial_failure, f"{', '.join(ON_FAILURE[:-1])} or {REPAIR}", ("|".join(ON_FAILURE),)
     ),
-    names.EXCLUSIVE_NODE: Row("", _exclusive_node, "no exclusive nodes", _NOTHING_YET),
+    names.EXCLUSIVE_NODE: Row("exclusive", _exclusive_node, "pod or gang", ("pod|gang",)),
     names.PREEMPTIBLE: Row("preemptible", _switch, "true or false", ("true|false",)),
     names.PRIORITY: Row("priority", _number, "a whole number such as 100 or -5", (r"-?\d{1,9}",)),
 }
 # Without these nothing is known of what would be a part of the gang, and what the whole.
-MUST_BE_KNOWN = (names.POD_GROUP, names.POD_GROUP_MIN_MEMBER, names.POD_GROUP_SIZE, names.POD_GROUP_CLASS)
+MUST_BE_KNOWN = (
+    names.POD_GROUP,
+    names.POD_GROUP_MIN_MEMBER,
+    names.POD_GROUP_SIZE,
+    names.POD_GROUP_CLASS,
+    names.EXCLUSIVE_NODE,
+)
 # What members may say differently: the highest priority counts, and the rest says nothing about how they start.
 MAY_DIFFER = (names.PRIORITY, names.EXPECTED_RUNTIME, names.TIME_LIMIT, names.PREEMPTIBLE)
 
@@ -229,8 +232,6 @@ def _read_terms(values: tuple[str | None, ...]) -> tuple[GangTerms, tuple[Mistak
             continue
         try:
             read[row.field] = row.parse(value)
-        except Unsupported:
-            mistakes.append(_mistake(annotation, value, f"{row.expected}; this value is not supported yet"))
         except ValueError:
             mistakes.append(_mistake(annotation, value, row.expected))
     terms = replace(GangTerms(), **read)

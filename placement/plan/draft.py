@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from placement.gang.claim import ClaimKey, claims_of
@@ -55,6 +55,12 @@ class Draft:
     def odds(self, gang: Gang) -> Odds:
         """What its chance to survive is worked out from."""
         return odds_of(gang.terms, self.scene.observed)
+
+    @cached_property
+    def seats(self) -> Mapping[str, str]:
+        """By UID: the nodes that pods will get which wait now."""
+        there = self.room.stock().crowd.pods.items()
+        return {pod.uid: node for node, pods in there for pod in pods}
 
     def siblings(self, wish: Wish) -> tuple[Member, ...]:
         """The members of its workload, itself among them."""

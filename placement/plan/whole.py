@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice
 
 from placement.gang.odds import NO_ODDS, Odds, share
@@ -27,6 +27,7 @@ FEW = 400  # pods times pools: so much is placed pool by pool
 MOST_SETS = 5_000  # of pools, to choose the safest from
 MOST_TRIES = 4  # of these sets: what looks at other pods may not fit as the numbers say
 Where = tuple[Class, Pool]
+Suits = Callable[[Site], bool]
 
 
 class Seating:
@@ -56,21 +57,32 @@ class Seating:
 
 
 def places(
-    room: Room, pods: Sequence[Pod], least: int, classes: Sequence[Class], odds: Odds = NO_ODDS
+    room: Room,
+    pods: Sequence[Pod],
+    least: int,
+    classes: Sequence[Class],
+    odds: Odds = NO_ODDS,
+    suits: Suits | None = None,
 ) -> Joint | NoPlace:
     """Places for as many of the pods as there is room for, `least` of them at least; or what is missing.
 
-    Spot where the chance to survive is too small is passed over, as long as another class is left to try.
+    Spot where the chance to survive is too small is passed over, as long as another class is left to try. `suits`
+    leaves out nodes, whatever room they have: for gangs with nodes of their own, which get as few as will do.
     """
     hardest_first = sorted(pods, key=lambda pod: (size_of(pod), pod.name), reverse=True)
     stock = room.beside_all()
     refusal: NoPlace | None = None
-    for sites in _tiers(room, classes):
+    for tier in _tiers(room, classes):
+        sites = tier if suits is None else [site for site in tier if suits(site)]
+        if tier and not sites:
+            refusal = NoPlace(Lack.OCCUPIED)
+            continue
         found = joint(hardest_first, Seating(room, stock.copy(), sites).find)
         if len(found.places) < least:
             refusal = found.refused[0][1] if refusal is None or refusal.lack is not Lack.ODDS else refusal
             continue
         found = _gathered(room, stock, sites, hardest_first, found, odds)
+        found = found if suits is None else _packed(room, stock, sites, hardest_first, found)
         chance = odds.too_small(_touched(room, found)) if len(classes) > 1 else None
         if chance is None or not any(site.spot_pool for site in _touched(room, found)):
             return found
@@ -149,6 +161,24 @@ def _sets(
         return
     sets = [each for each in combinations(largest, fewest) if sum(holds[one] for one in each) >= enough]
     yield from sorted(sets, key=lambda each: (sum(rates[one] for one in each), -sum(holds[one] for one in each)))
+
+
+def _packed(room: Room, stock: Stock, sites: Sequence[Site], pods: Sequence[Pod], found: Joint) -> Joint:
+    """As many pods on as few of these nodes as can be, the largest first. Members spread over all that they are given.
+
+    Example: three members on three nodes, each of which holds two: the first two nodes.
+    """
+    used = set(found.places.values())
+    there = sorted((s for s in sites if s.name in used), key=lambda s: (-s.node.allocatable.get("cpu", 0), s.name))
+    fewest, most = 1, len(there)
+    while fewest < most:
+        middle = (fewest + most) // 2
+        closer = joint(pods, Seating(room, stock.copy(), there[:middle]).find)
+        if len(closer.places) >= len(found.places):
+            found, most = closer, middle
+        else:
+            fewest = middle + 1
+    return found
 
 
 def holds(room: Room, pods: Iterable[Pod], nodes: Mapping[str, str]) -> NoPlace | None:

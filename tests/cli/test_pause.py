@@ -138,7 +138,7 @@ def test_where_nothing_is_installed_there_is_nothing_to_uninstall(
     operator: ScriptedOperator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No pause can be noted, no webhook is configured, and no pod carries anything: what is asked for is so."""
-    assert operator.run("uninstall", answers=[*[ABSENT] * 6, *[EMPTY] * LISTS, EMPTY]) == 0
+    assert operator.run("uninstall", answers=[*[ABSENT] * 8, *[EMPTY] * LISTS, EMPTY]) == 0
     assert capsys.readouterr().out == "Spotweave is not installed, and no pod carries anything of it.\n"
 
 
@@ -155,7 +155,7 @@ def test_pods_that_are_still_released_are_told_though_the_namespace_is_gone(
     }
     pods = json.dumps({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": metadata}]}).encode()
     look: list[Answer | bytes] = [*[EMPTY] * 5, pods, *[EMPTY] * (LISTS - 6)]
-    assert operator.run("uninstall", answers=[*[ABSENT] * 6, *look * 2, EMPTY, *look, EMPTY]) == 1
+    assert operator.run("uninstall", answers=[*[ABSENT] * 8, *look * 2, EMPTY, *look, EMPTY, EMPTY]) == 1
     assert "  kubectl delete pod -n shop web-0" in capsys.readouterr().out.splitlines()
 
 
@@ -174,7 +174,7 @@ def test_uninstalling_cleans_pods_up_after_admission_has_ended(
     }
     pods = json.dumps({"metadata": {"resourceVersion": "1"}, "items": [adopted, placed]}).encode()
     look: list[Answer | bytes] = [*[EMPTY] * 5, pods, *[EMPTY] * (LISTS - 6)]
-    answers = [*[ABSENT] * 2, state(), *[b"{}"] * 3, *look * 2, EMPTY, *look, b"{}", b"{}", EMPTY]
+    answers = [*[ABSENT] * 4, state(), *[b"{}"] * 3, *look * 2, EMPTY, *look, b"{}", b"{}", EMPTY, EMPTY]
     assert operator.run("uninstall", answers=answers) == 0
     assert capsys.readouterr().out.splitlines() == [
         "Stopped moves and admission.",
@@ -184,10 +184,10 @@ def test_uninstalling_cleans_pods_up_after_admission_has_ended(
         "  kubectl delete -k manifests/base --ignore-not-found",
     ]
     requests = [operator.script.next_request() for _ in answers]
-    for request in requests[4:6]:
+    for request in requests[6:8]:
         assert (request.method, request.path.rpartition("/")[2]) == ("DELETE", names.WEBHOOK_CONFIGURATION)
-    assert [request.path.split("/")[-2][:8] for request in requests[4:6]] == ["mutating", "validati"]
-    for request in requests[-3:-1]:
+    assert [request.path.split("/")[-2][:8] for request in requests[6:8]] == ["mutating", "validati"]
+    for request in requests[-4:-2]:
         written = json.loads(request.body)["metadata"]
         assert request.method == "PATCH"
         assert written["annotations"] == dict.fromkeys((names.DECISION, names.REASON, names.SLOT))
@@ -211,20 +211,20 @@ def test_uninstalling_takes_the_gate_off_members_that_wait_after_no_new_one_gets
     classes = json.dumps({"metadata": {"resourceVersion": "1"}, "items": twins}).encode()
     look: list[Answer | bytes] = [*[EMPTY] * 5, pods, *[EMPTY] * (LISTS - 6)]
     freed: list[Answer | bytes] = [pods, b"{}", b"{}", EMPTY]
-    answers = [b"{}", b"{}", *[ABSENT] * 4, *look * 2, *freed, *[EMPTY] * LISTS, classes, b"{}"]
+    answers = [b"{}", ABSENT, b"{}", *[ABSENT] * 5, *look * 2, *freed, *[EMPTY] * LISTS, classes, b"{}", EMPTY]
     assert operator.run("uninstall", answers=answers) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "Stopped gangs."
     assert "Took the gate off 2 pods that waited for a gang. They start one by one." in printed
     assert "Deleted 1 PriorityClass of members of gangs." in printed
     requests = [operator.script.next_request() for _ in answers]
-    kinds = ("mutatingadmissionpolicybindings", "mutatingadmissionpolicies")
-    assert [(each.method, each.path.split("/")[-2]) for each in requests[:2]] == [("DELETE", kind) for kind in kinds]
+    kinds = [*["mutatingadmissionpolicybindings"] * 2, *["mutatingadmissionpolicies"] * 2]
+    assert [(each.method, each.path.split("/")[-2]) for each in requests[:4]] == [("DELETE", kind) for kind in kinds]
     patched = {each.path.rpartition("/")[2]: json.loads(each.body) for each in requests if each.method == "PATCH"}
     assert sorted(patched) == ["a", "c"]
     assert patched["c"]["metadata"]["uid"] == "u-c"
     assert patched["c"]["spec"] == {"schedulingGates": [{"$patch": "delete", "name": names.GANG_GATE}]}
-    assert (requests[-1].method, requests[-1].path.rpartition("/")[2]) == ("DELETE", f"{names.TWIN_PREFIX}high")
+    assert (requests[-2].method, requests[-2].path.rpartition("/")[2]) == ("DELETE", f"{names.TWIN_PREFIX}high")
 
 
 NEEDED: dict[str, tuple[list[str], str]] = {

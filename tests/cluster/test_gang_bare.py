@@ -12,8 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
+from demo.gangs import OVERLAY_WITH_BARE_WITHOUT_POLICY, list_schedulers, rendered
+from kube.errors import ApiError
 from kube.gates import BARE_POLICY, remove_gate
+from localcluster import kubectl
 from placement import names
 from tests.cluster.clustersetup import PLAIN
 from tests.cluster.gangs import create, is_gated, is_labelled, raw_member
@@ -72,8 +76,15 @@ MADE: dict[str, tuple[dict[str, str], dict[str, Any], dict[str, str], dict[str, 
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("annotations", "spec", "labels", "added", "is_member"), MADE.values(), ids=MADE.keys())
+@pytest.mark.parametrize("case", MADE.values(), ids=MADE.keys())
 def test_what_they_become(
+    gangs: GangSetup, case: tuple[dict[str, str], dict[str, Any], dict[str, str], dict[str, str], bool]
+) -> None:
+    """Members get gate, label and the default scheduler; others keep theirs. Where nobody opted in nothing is added."""
+    _become(gangs, *case)
+
+
+def _become(
     gangs: GangSetup,
     annotations: dict[str, str],
     spec: dict[str, Any],
@@ -81,7 +92,6 @@ def test_what_they_become(
     added: dict[str, str],
     is_member: bool,
 ) -> None:
-    """Members get gate, label and the default scheduler; others keep theirs. Where nobody opted in nothing is added."""
     raw = raw_member("made", annotations, **spec)
     raw["metadata"]["labels"] = labels
     made = create(gangs.setup.user, raw, dry=True)
@@ -179,8 +189,29 @@ def test_a_low_gang_is_evicted_whole_for_a_high_one(gangs: GangSetup) -> None:
 
 
 def test_uninstalling_removes_the_policy(gangs: GangSetup) -> None:
-    """It comes last."""
+    """What comes after this has none."""
     assert remove_gate(gangs.client)
     assert not gangs.setup.user.exists(BARE_POLICY)
     user = gangs.setup.user
     wait_for("no gate", lambda: not is_gated(create(user, raw_member("probe", {"pod-group": "a"}), dry=True)))
+
+
+def test_before_kubernetes_1_36_the_webhook_gives_the_same(gangs: GangSetup) -> None:
+    """By the entries of the other component; the policies are removed."""
+    user = gangs.setup.user
+    objects = rendered(OVERLAY_WITH_BARE_WITHOUT_POLICY)
+    list_schedulers(objects, CONFIGURATION.replace("enabled: true", BARE))
+    (entries,) = (each for each in objects if each["kind"] == "MutatingWebhookConfiguration")
+    apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=spotweave", "-f", "-")
+    kubectl.call(*apply, kubeconfig=user.kubeconfig, stdin=yaml.safe_dump(entries))
+    wait_for("the entry to be asked", lambda: _is_gated_now(gangs))
+    for case in MADE.values():
+        _become(gangs, *case)
+
+
+def _is_gated_now(gangs: GangSetup) -> bool:
+    """It refuses members until its certificate is trusted."""
+    try:
+        return is_gated(create(gangs.setup.user, raw_member("probe", {"pod-group": "a"}), dry=True))
+    except ApiError:
+        return False

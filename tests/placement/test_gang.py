@@ -109,6 +109,7 @@ WRONG = (
     (names.PRIORITY, "high"),
     (names.ON_PARTIAL_FAILURE, "explode"),
     (names.TIME_LIMIT, "0h"),
+    (names.EXCLUSIVE_NODE, "node"),
 )
 
 
@@ -119,18 +120,6 @@ def test_wrong_annotations_are_told_with_what_would_be_valid(annotation: str, va
     assert terms == GangTerms()
     assert (mistake.annotation, mistake.value) == (annotation, value)
     assert f"{annotation}: {value!r} is invalid; expected " in sentence(mistake)
-
-
-@pytest.mark.parametrize(
-    ("annotation", "value"),
-    [(names.EXCLUSIVE_NODE, "pod")],
-)
-def test_what_does_nothing_yet_is_told(annotation: str, value: str) -> None:
-    """A valid value that is not supported yet is reported, and does not stop the gang."""
-    found = declared([{**EIGHT, annotation: value}])
-    (mistake,) = found.mistakes
-    assert "not supported yet" in mistake.expected
-    assert not found.obstacle
 
 
 def test_all_mistakes_are_listed_at_once() -> None:
@@ -339,6 +328,7 @@ BELONGING: dict[str, tuple[Pod, Key | None]] = {
     "the annotation before the label": (by_label(0, annotations={names.POD_GROUP: "other"}), Key("shop", "other")),
     "a blank annotation": (by_label(0, annotations={names.POD_GROUP: " "}), KEY),
     "a gang of one that has started": (kept(0, is_gated=False, annotations={}), Key("shop", "pod/m0")),
+    "another tool's member": (member(0, annotations={}, labels={names.POD_GROUP_LABEL: "train"}), None),
     "a gate and no label": (member(0, annotations={}, labels={}), None),
     "a label and no gate": (member(0, "n1", annotations={}), None),
     "opted out": (member(0, labels={names.PLACEMENT: names.DISABLED}), None),

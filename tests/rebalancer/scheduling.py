@@ -237,13 +237,16 @@ def schedule(cluster: SimulatedCluster) -> None:
     waiting = [pod for pod in cluster.pods if not pod.node and not pod.terminating and not pod.gates]
     if not waiting:
         return
-    occupancy = NodeUsage(cluster)
+    occupancy, actual = NodeUsage(cluster), NodeUsage(cluster)
     nominated = [pod for pod in cluster.pods if not pod.node and not pod.terminating and pod.nominated in cluster.nodes]
     kept = [pod for pod in nominated if cluster.forgotten.get(pod.uid) != pod]
     for pod in kept:  # room is kept for them, against pods of the same priority
         occupancy.add(pod, pod.nominated)
     for pod in sorted(waiting, key=lambda each: (each.created, each.uid)):
+        if pod in kept and not actual.has_room(pod, cluster.nodes[pod.nominated]):
+            continue  # what is kept for it is not free yet
         if pod in kept and cluster.nodes[pod.nominated].ready:
+            actual.add(pod, pod.nominated)
             cluster.facts[pod.uid].ready_at = cluster.now + cluster.facts[pod.uid].start_seconds
             cluster.put(replace(pod, node=pod.nominated, nominated="", unschedulable="", changed=cluster.now))
             continue

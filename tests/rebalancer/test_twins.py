@@ -49,6 +49,18 @@ def test_a_twin_is_made_once_a_member_uses_the_class() -> None:
     assert cluster.made == {twin_name(""), twin_name("high")}
 
 
+def test_other_pods_count_too_while_solo_pods_are_guarded() -> None:
+    """Not those of the cluster's own namespaces."""
+    cluster = RecordedTwins()
+    twins = Twins(cluster, is_guarding=True)
+    twins.observe(None, replace(MEMBER, namespace="kube-system", labels={}))
+    twins.look(0.0)
+    assert cluster.made == {twin_name("")}
+    twins.observe(None, replace(MEMBER, labels={}, needs=Needs(priority_class="low")))
+    twins.look(1.0)
+    assert cluster.made == {twin_name(""), twin_name("low")}
+
+
 def test_classes_are_read_once_a_minute_at_rest() -> None:
     """As many members as you like come and go; those that have a twin use no class of their own."""
     cluster = RecordedTwins()

@@ -115,6 +115,26 @@ UNTOUCHED: dict[str, tuple[list[Any], dict[str, Any], Reason]] = {
 }
 
 
+GUARD = [{"op": "add", "path": "/spec/priorityClassName", "value": "spotweave-never-default"}]
+GUARDED: dict[str, tuple[dict[str, Any], bool]] = {
+    "a Deployment's pod": (raw_new_pod(), True),
+    "a Job's pod": (raw_new_pod(Owner("Job", "x", "u", "batch")), True),
+    "a bare pod": (raw_new_pod(None), True),
+    "a DaemonSet's pod": (raw_new_pod(Owner("DaemonSet", "x", "u")), False),
+    "opted out": (raw_new_pod(labels=OFF), False),
+    "another scheduler": (raw_new_pod(spec={"schedulerName": "volcano"}), False),
+}
+
+
+@pytest.mark.parametrize(("raw_pod", "is_guarded"), GUARDED.values(), ids=GUARDED.keys())
+def test_pods_without_a_gang_preempt_nobody_where_they_are_guarded(raw_pod: dict[str, Any], is_guarded: bool) -> None:
+    """Beside what a workload's pod gets anyway; elsewhere nothing of it is there."""
+    plain = AdmissionHarness().place(raw_pod)
+    found = AdmissionHarness(guard=lambda _call: GUARD).place(raw_pod)
+    assert list(found.patch) == [*plain.patch, *(GUARD if is_guarded else [])]
+    assert found.reason is plain.reason
+
+
 def test_a_namespace_that_is_not_opted_in_is_untouched(harness: AdmissionHarness) -> None:
     """A patient caller waits: the API server asks us because of a label, which we may not have seen yet."""
     harness.put(Namespace("shop"))

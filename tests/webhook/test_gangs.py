@@ -15,8 +15,9 @@ from kube.scopes import ScopedQuotaObject, scoped_quota
 from kube.store import Store
 from placement import names
 from placement.decide import Reason
+from placement.gang.exclusive import taint_of
 from placement.gang.twins import ScopedQuota, twin_name
-from placement.model import Owner, PriorityClass
+from placement.model import Key, Owner, PriorityClass
 from tests.builders.api import raw_new_pod, review
 from tests.examples import examples
 from webhook.gangs import GangAdmission, GangCaches, GangReviewer
@@ -71,6 +72,53 @@ def test_a_member_gets_the_twin_of_its_class() -> None:
     without = member()
     del without["spec"]["preemptionPolicy"]
     assert answered(without) == (Reason.TWIN, twin_patch("", "priority"))
+
+
+def exclusive(kind: str, **spec: Any) -> dict[str, Any]:
+    raw = member(priorityClassName=twin_name("high"), priority=1000, preemptionPolicy="Never", **spec)
+    raw["metadata"]["annotations"] = {names.POD_GROUP: "train", names.EXCLUSIVE_NODE: kind}
+    return raw
+
+
+TAINT = taint_of(Key("shop", "train"))
+TOLERATED = {"key": names.EXCLUSIVE_TAINT, "operator": "Equal", "value": TAINT.value, "effect": "NoSchedule"}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+APART = {
+    "labelSelector": {"matchLabels": {names.GANG_LABEL: names.GANG_MEMBER}},
+    "namespaceSelector": {},
+    "topologyKey": names.HOSTNAME,
+}
+
+
+def by_path(patch: list[dict[str, Any]]) -> dict[str, Any]:
+    return {each["path"]: each["value"] for each in patch}
+
+
+def test_members_with_nodes_of_their_own_tolerate_the_taint_of_their_gang() -> None:
+    """Beside what they tolerate already; each on a node of its own keeps apart from other members, too."""
+    theirs = {"key": "team", "operator": "Exists"}
+    tolerations = {"/spec/tolerations": [theirs, TOLERATED]}
+    assert by_path(answered(exclusive("gang", tolerations=[theirs]))[1]) == tolerations
+    anti = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "x"}]}, "nodeAffinity": {"a": "b"}}
+    made = by_path(answered(exclusive("pod", tolerations=[theirs], affinity=anti))[1])
+    both = {"nodeAffinity": {"a": "b"}, "podAntiAffinity": {REQUIRED: [{"topologyKey": "x"}, APART]}}
+    assert made == {**tolerations, "/spec/affinity": both}
+
+
+def test_a_second_call_adds_nothing_to_them() -> None:
+    again = exclusive("pod", tolerations=[TOLERATED], affinity={"podAntiAffinity": {REQUIRED: [APART]}})
+    assert answered(again) == (Reason.NO_TWIN, [])
+
+
+def test_they_need_no_cache() -> None:
+    """The webhook has just been started: priorities are not known yet, and the toleration cannot come later."""
+    reason, patch = answered(exclusive("gang"), caches(is_synced=False))
+    assert (reason, by_path(patch)) == (Reason.NOT_READY, {"/spec/tolerations": [TOLERATED]})
+
+
+@pytest.mark.parametrize("kind", ["", "node", "POD"])
+def test_a_mistake_keeps_nobody_apart(kind: str) -> None:
+    assert answered(exclusive(kind)) == (Reason.NO_TWIN, [])
 
 
 KEPT: dict[str, tuple[dict[str, Any], GangCaches, Reason]] = {

@@ -14,7 +14,7 @@ from placement.gang.terms import START
 from placement.lack import NoPlace
 from placement.plan.actions import Action, Blocked, How
 from placement.plan.draft import Draft
-from placement.plan.planners import preemption
+from placement.plan.planners import exclusive, guarded, preemption
 from placement.plan.planners.reservations import is_idle, ungated
 from placement.plan.planners.writing import reserve
 from placement.plan.room import Joint
@@ -94,6 +94,9 @@ def _planned(draft: Draft, gang: Gang, refused: dict[object, NoPlace]) -> Iterat
     if found is None:
         draft.gangs[gang.key] = replace(status, reason="room is looked for later")
         return
+    if gang.is_guarded and not isinstance(found, NoPlace):
+        draft.gangs[gang.key] = replace(status, reason="the scheduler finds a node for it")
+        return
     if isinstance(found, NoPlace):
         yield from _preempting(draft, gang, replace(status, reason=_short(gang, status, found), lack=found.lack))
         return
@@ -121,15 +124,19 @@ def _places(draft: Draft, gang: Gang, refused: dict[object, NoPlace]) -> Joint |
     """None: it is looked for in a later plan."""
     least = gang.least(draft.scene.now)
     assert least is not None  # it would be assembling
+    seat = guarded.place(draft, gang) if gang.is_guarded else None
+    if seat is not None:
+        return seat
     stock = draft.room.beside_all()
     kinds = Counter(draft.room.kind(pod, stock) for pod in gang.gated)
-    odds = draft.odds(gang)
-    shape = (frozenset(kinds.items()), least, gang.terms.classes, odds.runtime, odds.target)
+    odds, suits = draft.odds(gang), exclusive.suiting(draft, gang)
+    own = gang.key if gang.terms.exclusive else None
+    shape = (frozenset(kinds.items()), least, gang.terms.classes, odds.runtime, odds.target, own)
     if shape in refused:
         return refused[shape]
     if len(refused) >= MOST_REFUSED:
         return None
-    found = places(draft.room, gang.gated, least, gang.terms.classes, odds)
+    found = places(draft.room, gang.gated, least, gang.terms.classes, odds, suits)
     if isinstance(found, NoPlace):
         refused[shape] = found
     return found

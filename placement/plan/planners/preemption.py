@@ -55,6 +55,8 @@ def begun(draft: Draft, gang: Gang) -> list[Action] | str:
     scene, least = draft.scene, gang.least(draft.scene.now)
     if scene.candidates is None or least is None:
         return ""
+    if gang.terms.exclusive:
+        return "gangs with nodes of their own wait for empty ones"
     if scene.marking:
         return []
     own = [(key, pods) for key, pods in draft.claims.items() if key.gang == gang.key and is_complete(pods)]

@@ -17,7 +17,7 @@ from placement.model import Pod
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.draft import Draft
 from placement.plan.ground import Ground
-from placement.plan.planners import preemption
+from placement.plan.planners import exclusive, guarded, preemption
 from placement.plan.planners.writing import Held, joined_run, reserve, unreserved
 from placement.plan.room import size_of
 from placement.plan.whole import holds, places
@@ -163,12 +163,16 @@ def _proceeding(draft: Draft, gang: Gang) -> list[Action]:
 def _go_on(draft: Draft, gang: Gang, held: Held) -> list[Action]:
     """In every mode, paused or not: half a gang is of no use. Where room was lost, other room is looked for."""
     now, plan = draft.scene.now, held[0][1].plan
+    if exclusive.untainted(draft, gang, held) is not None:
+        draft.gangs[gang.key] = GangStatus(gang, State.PLACING, "half of it has started; others are kept away first")
+        return exclusive.kept(draft, held)
     if _fit(draft, held) is None:
         if now - max(found.at for _, found in held) <= PLACING_SECONDS / 2 or _had_more_time(gang, held):
             return _started(draft, gang, held, in_every_mode=True)
         kept = {pod.uid: found.node for pod, found in held}  # written again, so that all get their minute
         return [reserve(draft, pod, Reservation(plan, now, kept[pod.uid]), in_every_mode=True) for pod, _ in held]
-    found = places(draft.room, [pod for pod, _ in held], len(held), gang.terms.classes, draft.odds(gang))
+    odds, suits = draft.odds(gang), exclusive.suiting(draft, gang)
+    found = places(draft.room, [pod for pod, _ in held], len(held), gang.terms.classes, odds, suits)
     if isinstance(found, NoPlace):
         draft.gangs[gang.key] = GangStatus(gang, State.PLACING, f"half of it has started; for the rest {found}")
         for pod, reservation in held:
@@ -180,6 +184,8 @@ def _go_on(draft: Draft, gang: Gang, held: Held) -> list[Action]:
 
 def _begin(draft: Draft, gang: Gang, held: Held) -> list[Action]:
     """All at once, if all of them still fit; else the room is given back, and the gang waits."""
+    if gang.is_guarded:
+        return guarded.awaiting(draft, gang, held)
     now, least = draft.scene.now, gang.least(draft.scene.now)
     made = min(found.at for _, found in held)
     is_whole = least is not None and len(held) >= least and len({found.plan for _, found in held}) == 1
@@ -192,6 +198,9 @@ def _begin(draft: Draft, gang: Gang, held: Held) -> list[Action]:
     short = None if given_up else _fit(draft, held)
     if given_up or short is not None:
         return [unreserved(pod, given_up or str(short)) for pod, _ in held]
+    unready = exclusive.unready(draft, gang, held)
+    if unready is not None:
+        return unready
     is_fresh = now - made <= FRESH_SECONDS + FRESH_SECONDS_EACH * len(held)
     is_renewed = held[0][1].is_renewed and now - made <= KEPT_SECONDS
     if failing is None and not is_fresh and not is_renewed:
@@ -208,7 +217,8 @@ def _completed(draft: Draft, gang: Gang, held: Held) -> list[Action]:
         return []
     for pod, found in held:
         draft.room.hold(pod, found.node)
-    found_for_rest = places(draft.room, rest, least - len(held), gang.terms.classes, draft.odds(gang))
+    odds, suits = draft.odds(gang), exclusive.suiting(draft, gang)
+    found_for_rest = places(draft.room, rest, least - len(held), gang.terms.classes, odds, suits)
     if isinstance(found_for_rest, NoPlace):
         return []
     plan, nodes = held[0][1].plan, found_for_rest.places
