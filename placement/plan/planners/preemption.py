@@ -190,7 +190,8 @@ def proceeding(draft: Draft, gang: Gang, held: Held) -> list[Action]:
     draft.gangs[gang.key] = GangStatus(gang, State.EVICTING, _reason(draft, victims))
     if elsewhere:
         return _again(draft, held, elsewhere)
-    has_begun = any(pod.terminating for pod in victims)
+    # Once one has gone, all go that were marked with it: a gang of which a part has gone is of no use.
+    has_begun = bool(victims) and not is_complete(victims)
     if not has_begun and _lack(draft, held, ()) is None:
         draft.gangs[gang.key] = GangStatus(gang, State.EVICTING, "its room is free")
         return [reserve(draft, pod, Reservation(key.plan + AGAIN, draft.scene.now, one.node)) for pod, one in held]
