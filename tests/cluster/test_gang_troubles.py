@@ -23,7 +23,7 @@ from tests.cluster.test_rebalancer_answers import _rebalancer, drawn_by_lot
 
 pytestmark = pytest.mark.cluster
 WITH_SHORT_RUNS = CONFIGURATION.replace("enabled: true", "enabled: true, minimumRunTime: 1s")
-TIMES = pytest.mark.parametrize("times", [1, pytest.param(8, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
+TIMES = 8
 LONG_SECONDS = 300.0
 
 
@@ -67,10 +67,11 @@ def _nothing_is_left(gangs: GangSetup) -> bool:
     return not gangs.marked() and not any("nominatedNodeName" in pod["status"] for pod in waits)
 
 
-@TIMES
-def test_gangs_start_whole_though_half_of_the_writes_fail(gangs: GangSetup, proxy: Proxy, times: int) -> None:
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_gangs_start_whole_though_half_of_the_writes_fail(gangs: GangSetup, proxy: Proxy) -> None:
     """409, 429, 500, no answer, and an answer that was lost."""
-    for number in range(times):
+    for number in range(TIMES):
         proxy.trouble = drawn_by_lot(0.5)
         gangs.create(f"g{number}")
         wait_for("the gang to start", partial(gangs.is_whole, f"g{number}"), LONG_SECONDS)
@@ -81,10 +82,11 @@ def test_gangs_start_whole_though_half_of_the_writes_fail(gangs: GangSetup, prox
     assert len(proxy.met()) >= 3
 
 
-@TIMES
-def test_room_is_made_though_half_of_the_writes_fail(gangs: GangSetup, proxy: Proxy, times: int) -> None:
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_room_is_made_though_half_of_the_writes_fail(gangs: GangSetup, proxy: Proxy) -> None:
     """The gang starts whole in the end, and the one that made room for it waits whole."""
-    for number in range(times):
+    for number in range(TIMES):
         gangs.create(f"low{number}")
         wait_for("the gang of low priority to start", partial(gangs.is_whole, f"low{number}"))
         time.sleep(2)  # its minimum run time
