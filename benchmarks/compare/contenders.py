@@ -289,7 +289,7 @@ def _create(client: Client, collection: str, kind: str, name: str, spec: Raw) ->
 
 
 def _is_served(api: AdminApi, path: str) -> bool:
-    conditions = api.get(path).get("status", {}).get("conditions", [])
+    conditions = api.get(path).get("status", {}).get("conditions") or []  # null at first
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
