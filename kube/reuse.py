@@ -41,6 +41,7 @@ def reusing(old: Pod, new: Pod) -> Pod:
         new.gates,
         new.nominated,
         _same(old.gang_plan, new.gang_plan),
+        new.disrupted,
     )
 
 

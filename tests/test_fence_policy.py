@@ -69,7 +69,7 @@ def test_it_uses_our_names() -> None:
         assert quoted(variables()[f"{when}Note"])[0] == names.RELEASED
         assert quoted(variables()[f"{when}Hash"])[0] == names.POD_TEMPLATE_HASH
     assert quoted(variables()["decision"])[0] == names.DECISION
-    assert all(names.RELEASED_HASH in quoted(variables()[each]) for each in ("releases", "putsBack", "tidiesUp"))
+    assert all(names.RELEASED_HASH in quoted(variables()[each]) for each in ("releases", "putsBack", "isReleased"))
     text = str(POLICY["spec"]["validations"])
     marks = (names.SAFE_TO_EVICT, names.RELEASED_SAFE, names.DO_NOT_DISRUPT, names.RELEASED_SPARED)
     written = (names.DELETION_COST, *marks, names.DISRUPTION_TARGET)

@@ -2,8 +2,8 @@
 
 A try searches the whole cluster, so hundreds of gangs that wait must not be tried in every pass. Example: a gang finds
 no room at 0 s. A pod that ends at 0.1 s has it tried again at 0.2 s. If nothing happens, that is after 2 s, then after
-4 s more, up to once a minute. Each wait is varied by a fifth, so that gangs do not come all at once, and lasts until
-the next quarter of it, so that many come together: what refuses one gang refuses all that are like it.
+4 s more, up to about once a minute. Each wait is varied by a fifth, so that gangs do not come all at once, and lasts
+until the next quarter of it, so that many come together: what refuses one gang refuses all that are like it.
 """
 
 from __future__ import annotations

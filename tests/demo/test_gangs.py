@@ -15,7 +15,7 @@ from demo.gangs import (
     remove_gangs,
     wants_gangs,
 )
-from kube.gates import BINDING, POLICIES, POLICY
+from kube.gates import BARE_BINDING, BARE_POLICY, BINDING, POLICIES, POLICY
 from tests.kube.scripted import Answer, scripted_api
 
 OLD = json.dumps({"resources": [{"name": "validatingadmissionpolicies"}]}).encode()
@@ -48,19 +48,21 @@ def test_without_gangs_what_an_earlier_run_has_installed_is_removed(monkeypatch:
 
     def call(*arguments: str, kubeconfig: Path | None = None, stdin: str | None = None) -> str:
         if arguments[0] == "kustomize":
-            return both + more if arguments[1].endswith("local-gangs") else both
+            return both + more if arguments[1].endswith("local-gangs-bare") else both
         deleted.append(stdin or "")
         return ""
 
     monkeypatch.setattr("localcluster.kubectl.call", call)
     with scripted_api() as (script, client):
-        script.answer(b"{}", b"{}", b"{}", Answer(b"{}", 404))
+        script.answer(*[b"{}"] * 5, Answer(b"{}", 404))
         remove_gangs(Path("kubeconfig"), client)
-        requests = [script.next_request() for _ in range(3)]
+        requests = [script.next_request() for _ in range(5)]
         assert [(each.method, each.path) for each in requests] == [
             ("GET", POLICY),
             ("DELETE", BINDING),
+            ("DELETE", BARE_BINDING),
             ("DELETE", POLICY),
+            ("DELETE", BARE_POLICY),
         ]
         assert len(deleted) == 1
         assert "name: b" in deleted[0]
