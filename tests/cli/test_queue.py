@@ -28,7 +28,7 @@ def picture(*, is_on: bool = True) -> Picture:
     running = [member(n, "n1", needs=SMALL, annotations={**GROUP, names.POD_GROUP: "runs"}) for n in range(3)]
     wait = {names.POD_GROUP: "waits", names.POD_GROUP_MIN_MEMBER: "8", names.POD_GROUP_CLASS: "on-demand,spot"}
     waiting = [replace(member(n, needs=SMALL, annotations=wait), uid=f"w{n}") for n in range(8)]
-    late = {names.POD_GROUP: "late", names.POD_GROUP_SIZE: "5", names.EXCLUSIVE_NODE: "pod"}
+    late = {names.POD_GROUP: "late", names.POD_GROUP_SIZE: "5", names.EXPECTED_RUNTIME: "soon"}
     coming = [replace(member(n, needs=SMALL, annotations=late), uid=f"l{n}") for n in range(2)]
     pods = tuple(replace(pod, name=f"{pod.name}-{number}") for number, pod in enumerate([*running, *waiting, *coming]))
     jobs = (Job("shop", "train", JOB.uid, 3),)
@@ -56,7 +56,7 @@ def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
         "mistakes": [],
     }
     assert (runs["members"]["needed"], runs["members"]["bound"]) == (3, 3)
-    assert "not supported yet" in late["mistakes"][0]
+    assert "'soon' is invalid" in late["mistakes"][0]
 
 
 def test_the_table_has_a_line_for_each_gang() -> None:
