@@ -7,7 +7,7 @@ where there are several, and on a pod where none owns it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -50,15 +50,24 @@ class _GangMemory:
     since: float  # of this state
     complete: float | None = None  # since when all members were there, none of them started
     told: frozenset[str] = frozenset()
+    needed: int = 0
 
 
 class GangNews:
     """Told after each pass of the leader. A new leader knows nothing, and reports what still is so."""
 
-    def __init__(self, tell: TellSubject, figures: Figures, subject_of: Callable[[Pod], Subject]) -> None:
+    def __init__(
+        self,
+        tell: TellSubject,
+        figures: Figures,
+        subject_of: Callable[[Pod], Subject],
+        members: Callable[[Key], Collection[Pod]] = lambda _key: (),
+    ) -> None:
+        """`members` are those of a gang that are there, also those that have ended."""
         self._tell = tell
         self._figures = figures
         self._subject_of = subject_of
+        self._members = members
         self._memory: dict[Key, _GangMemory] = {}
 
     def watch(self, made: Plan, gangs: Mapping[Key, Gang], now: float) -> None:
@@ -96,11 +105,11 @@ class GangNews:
         if is_new or status.state in (State.RUNNING, State.RESTARTING, State.FAILING):
             known = replace(known, complete=None)
         told = known.told if len(known.told) < MOST_TOLD else frozenset()
-        known = replace(known, told=told)
+        known = replace(known, told=told, needed=gang.needed or len(gang.pods))
         for reason, text in _news(status, now - known.since):
             if text not in known.told:
                 known = replace(known, told=known.told | {text})
-                self._say(gang, reason, text)
+                self._say(gang.pods, reason, text)
         self._memory[gang.key] = known
 
     def _count(self, status: GangStatus, *, is_same: bool) -> None:
@@ -124,6 +133,8 @@ class GangNews:
         before = self._memory.pop(key)
         if gang is not None and before.state is not State.RUNNING:
             self._tell_started(gang, before, now)
+        elif before.complete is not None and before.state is not State.RUNNING:
+            self._tell_ended(key, before, now)
 
     def _tell_started(self, gang: Gang, before: _GangMemory, now: float) -> None:
         if len(gang.running) + gang.done < gang.needed or gang.gated:
@@ -131,10 +142,19 @@ class GangNews:
         if before.complete is not None:
             self._figures.started(now - before.complete)
         text = f"Gang {gang.key.name}: all {len(gang.running) + gang.done} members have a node"
-        self._say(gang, names.EVENT_GANG_STARTED, text, is_warning=False)
+        self._say(gang.pods, names.EVENT_GANG_STARTED, text, is_warning=False)
 
-    def _say(self, gang: Gang, reason: str, text: str, *, is_warning: bool = True) -> None:
-        subjects = dict.fromkeys(self._subject_of(pod) for pod in gang.pods[:1000])
+    def _tell_ended(self, key: Key, before: _GangMemory, now: float) -> None:
+        """It has started, and has succeeded before that was seen: its members ran for less than a moment."""
+        done = [pod for pod in self._members(key) if pod.phase == "Succeeded" and pod.created <= before.since]
+        if len(done) >= before.needed > 0:
+            assert before.complete is not None
+            self._figures.started(now - before.complete)
+            text = f"Gang {key.name}: all {len(done)} members have had a node, and have succeeded"
+            self._say(done, names.EVENT_GANG_STARTED, text, is_warning=False)
+
+    def _say(self, pods: Sequence[Pod], reason: str, text: str, *, is_warning: bool = True) -> None:
+        subjects = dict.fromkeys(self._subject_of(pod) for pod in pods[:1000])
         of_owners = [each for each in subjects if each.kind != "Pod"] or list(subjects)[:1]
         for subject in of_owners[:MOST_SUBJECTS]:
             self._tell(subject, reason, text, is_warning=is_warning)

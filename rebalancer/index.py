@@ -215,6 +215,10 @@ class Index:
         """Those that wait or start, in a lasting order."""
         return [self.gangs[key] for key in sorted(self._waiting_gangs)]
 
+    def gang_members(self, key: Key) -> Collection[Pod]:
+        """All that are there, those that have ended among them."""
+        return self._catalogue.gangs.members(key)
+
     def guarded_gangs(self) -> list[Gang]:
         """Pods without a gang that the scheduler finds no node for, or for which room is being made."""
         if not self._configuration.gangs.guard_solo:

@@ -103,7 +103,7 @@ class RebalancerProgram:
         )
         self.viewer, self.history = Viewer(self._index, around, known), History(archive)
         self.metrics = RebalancerMetrics(self.viewer.view, self._leader.is_leading)
-        self._gang_news = GangNews(self._events.tell, self.metrics, self._index.subject_of)
+        self._gang_news = GangNews(self._events.tell, self.metrics, self._index.subject_of, self._index.gang_members)
         self.metrics.cache_age.set_function(lambda: self.followed.awaited.age_seconds(time.monotonic()))
         self.metrics.outage_version.set_function(lambda: self._outages.current.version)
         self.metrics.paused.set_function(lambda: self._is_paused(time.time()))

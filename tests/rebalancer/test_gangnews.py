@@ -34,8 +34,11 @@ class GangReader:
     late: int = 0
     attempts: Counter[tuple[str, Lack | None]] = field(default_factory=Counter)
 
+    ended: list[Pod] = field(default_factory=list)  # members that are there, and do not live
+
     def __post_init__(self) -> None:
-        self.news = GangNews(self.tell, self, lambda pod: Subject("Job", pod.namespace, "train", "job", "batch/v1"))
+        train = lambda pod: Subject("Job", pod.namespace, "train", "job", "batch/v1")  # noqa: E731
+        self.news = GangNews(self.tell, self, train, lambda _key: self.ended)
 
     def tell(self, about: Subject, /, reason: str, text: str, *, is_warning: bool = True) -> None:
         self.read.append((about.kind, reason, text))
@@ -78,6 +81,18 @@ def test_a_gang_that_starts_at_once_is_told_once() -> None:
     reader.see(*(member(number, "n1") for number in range(8)), at=NOW + 3)
     assert reader.read == [("Job", names.EVENT_GANG_STARTED, "Gang train: all 8 members have a node")]
     assert (reader.seconds, reader.states) == ([2.0], {State.RUNNING: 1})
+
+
+def test_a_gang_that_ends_within_a_moment_has_started() -> None:
+    """Its members have succeeded before any was seen on a node. If one of them failed, that is no start."""
+    for phases, reasons in ((["Succeeded"] * 8, [names.EVENT_GANG_STARTED]), (["Succeeded"] * 7 + ["Failed"], [])):
+        reader = GangReader()
+        reader.see(*eight())
+        reader.see(*(kept(number) for number in range(8)), at=NOW + 1)
+        reader.ended = [replace(member(n, "n1"), phase=phase) for n, phase in enumerate(phases)]
+        reader.news.watch(Plan(), {}, NOW + 2)
+        assert reader.reasons == reasons
+        assert reader.seconds == [2.0] * len(reasons)
 
 
 def test_waiting_is_told_once_however_long_it_lasts() -> None:
