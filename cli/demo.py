@@ -8,7 +8,6 @@ import signal
 import sys
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
@@ -40,15 +39,12 @@ def run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     once = args.once or os.environ.get("DEMO_ONCE") == "1"
     console = Console(soft_wrap=False, highlight=False)
-    with (
-        TemporaryDirectory() as directory,
-        LocalCluster.start(demo_profile(), options=PACE, progress=Progress()) as cluster,
-    ):
+    with LocalCluster.start(demo_profile(), options=PACE, progress=Progress()) as cluster:
         console.print("[bold]A cluster of 12 nodes in 3 zones is up.[/] Installing Spotweave …")
         with (
             running(
                 cluster.kubeconfig,
-                config=_configuration(directory),
+                config=_configuration(cluster.directory),
                 log_format=args.log_format,
                 log_level=args.log_level,
                 rebalancers=1,
@@ -64,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
             return 0 if exact else 1
 
 
-def _configuration(directory: str) -> Path:
-    """The demo shows gangs, too."""
-    path = Path(directory) / names.CONFIG_KEY
+def _configuration(directory: Path) -> Path:
+    """The demo shows gangs, too. The directory goes with the cluster, however that ends."""
+    path = directory / names.CONFIG_KEY
     path.write_text(CONFIGURATION)
     return path
 

@@ -9,7 +9,7 @@ import pytest
 
 from demo.supervisor import access_for
 from kube.client import Client, connect
-from kube.errors import ApiError, Forbidden, NotFound
+from kube.errors import ApiError, Forbidden, NotFound, TooManyRequests
 from placement import names
 from tests.builders.api import raw_workload
 from tests.cluster.gangsetup import GangSetup, gang_setup, pod_spec
@@ -91,7 +91,7 @@ def test_once_it_is_installed_the_pod_group_says_how_many(gangs: GangSetup) -> N
 def is_served(gangs: GangSetup) -> bool:
     try:
         gangs.client.get(groups(gangs))
-    except NotFound:
+    except (NotFound, TooManyRequests):  # the latter: its storage is being set up
         return False
     return True
 
