@@ -7,7 +7,7 @@ a field of the wrong type does (`msgspec.ValidationError`), and the one object t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -316,11 +316,30 @@ def job(wire: JobObject) -> Job:
         owner is not None and owner.kind != "CronJob",
         annotations=_ours(meta.annotations),
         owner=owner,
-        backoff_limit=6 if spec.backoff_limit is None else spec.backoff_limit,
+        backoff_limit=_failures_allowed(spec),
         failed=status.failed or 0,
-        ignores_disruption=any(map(_ignores_disruption, (spec.pod_failure_policy or FailurePolicy()).rules or ())),
+        succeeded=status.succeeded or 0,
+        completions=spec.completions,
+        ignores_disruption=_ignores_disruptions((spec.pod_failure_policy or FailurePolicy()).rules or ()),
         is_over=any(each.status == "True" and each.type in ENDS_OF_JOBS for each in status.conditions or ()),
     )
+
+
+def _failures_allowed(spec: JobSpec) -> int:
+    """In all, before it fails. With a limit of its own, each index may use that up: none is known to be left."""
+    if spec.backoff_limit_per_index is not None:
+        return 0
+    return 6 if spec.backoff_limit is None else spec.backoff_limit
+
+
+def _ignores_disruptions(rules: Iterable[FailureRule]) -> bool:
+    """The first rule that matches counts: one about exit codes may come before, since an evicted pod has one, too."""
+    for rule in rules:
+        if _ignores_disruption(rule):
+            return True
+        if bytes(rule.on_exit_codes):
+            return False
+    return False
 
 
 def _ignores_disruption(rule: FailureRule) -> bool:

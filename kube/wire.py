@@ -347,6 +347,7 @@ class ConditionPattern(Wire):
 class FailureRule(Wire):
     action: str | None = None
     on_pod_conditions: list[ConditionPattern] | None = None
+    on_exit_codes: Raw = Raw()
 
 
 class FailurePolicy(Wire):
@@ -358,10 +359,12 @@ class JobSpec(Wire):
     completions: int | None = None
     suspend: bool | None = None
     backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
     pod_failure_policy: FailurePolicy | None = None
 
 
 class JobStatus(Wire):
+    succeeded: int | None = None
     failed: int | None = None
     conditions: list[Condition] | None = None
 

@@ -495,6 +495,8 @@ class Job:
     owner: Owner | None = None
     backoff_limit: int = 6
     failed: int = 0
+    succeeded: int = 0  # pods, whether they are there still or not
+    completions: int | None = None  # None: once one has succeeded, it creates no more
     ignores_disruption: bool = False  # an eviction is no failure, by its podFailurePolicy
     is_over: bool = False  # it has ended, well or not, and wants no more pods
 
@@ -506,6 +508,13 @@ class Job:
     def wanted(self) -> int:
         """So many pods it keeps at once."""
         return 0 if self.is_suspended or self.is_over else self.parallelism
+
+    @property
+    def left(self) -> int:
+        """So many it would create again: what has succeeded is not wanted any more."""
+        if self.completions is None:
+            return 0 if self.succeeded else self.wanted
+        return min(self.wanted, max(0, self.completions - self.succeeded))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from placement.configuration import Configuration
 from placement.gang.gang import Gang
 from placement.gang.life import NO_FACTS, ONE_OF_SEVERAL, OwnerFacts
 from placement.gang.podgroup import PodGroup
+from placement.gang.reservation import reservation_of
+from placement.gang.run import run_of
 from placement.model import (
     NOTHING,
     AttachLimits,
@@ -199,7 +201,8 @@ class Catalogue:
             self._unfile(old)
             self._file(new)
         self.skipped.change(old, new)
-        if new is not None and new.is_drained and not (old is not None and old.is_drained):
+        was_drained = old is not None and old.is_drained
+        if new is not None and new.is_drained and not was_drained and not _is_ended_by_us(new):
             self._drain(new.node)
 
     def _drain(self, name: str) -> None:
@@ -274,7 +277,14 @@ class Catalogue:
                 if job is None:
                     return NO_FACTS
                 left = None if job.ignores_disruption else max(0, job.backoff_limit - job.failed)
-                return OwnerFacts(job.annotations, suspends=_suspends(job), pods=job.wanted, failures_left=left)
+                return OwnerFacts(
+                    job.annotations,
+                    suspends=_suspends(job),
+                    done=job.succeeded,
+                    left=job.left,
+                    pods=job.wanted,
+                    failures_left=left,
+                )
             case "ReplicaSet":
                 revision = self._sets.get(owner.uid)
                 root = revision.owner.uid if revision is not None and revision.owner is not None else ""
@@ -289,7 +299,7 @@ class Catalogue:
         """Why pods on this node count as lost: it will go, or its machine is gone, with proof. "": they do not."""
         site = self.ground.sites.get(name)
         if site is not None:
-            is_leaving = site.node.is_leaving(self._configuration.leaving_taints)
+            is_leaving = site.node.is_leaving(self._configuration.taints_at_once)
             return f"its node {name} will go" if is_leaving else ""
         lost = self.departures.lost.get(name)
         return f"its node {name} is gone" if lost is not None and lost.proof else ""
@@ -349,6 +359,13 @@ class Catalogue:
             uid = _owner_uid(pod) or ""
             replica_set = self._sets.get(uid)
             yield replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else uid
+
+
+def _is_ended_by_us(pod: Pod) -> bool:
+    """For its gang, or for another: that is no drain of its node."""
+    run, plan = run_of(pod), reservation_of(pod)
+    is_marked = (run is not None and bool(run.mark)) or (plan is not None and plan.is_undone)
+    return is_marked or names.PREEMPTED_BY in pod.annotations
 
 
 def _suspends(job: Job) -> Owner:

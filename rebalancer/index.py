@@ -18,7 +18,7 @@ from placement.configuration import Configuration
 from placement.gang.belonging import is_guarded
 from placement.gang.candidate import Candidate, Claimant, is_lower
 from placement.gang.evictable import of_gangs, of_solo
-from placement.gang.exclusive import TaintChange, taint_changes
+from placement.gang.exclusive import TaintChange, kept_apart, taint_changes
 from placement.gang.gang import Gang, guarded_gang
 from placement.gang.podgroup import GroupStatus, PodGroup, status_for
 from placement.gang.services import of_services
@@ -232,10 +232,11 @@ class Index:
     @property
     def taint_changes(self) -> list[TaintChange]:
         """Nodes that are to be a gang's own, or not any more."""
-        wanted: dict[str, str] = {}
-        for key in sorted(self._exclusive_gangs):
-            wanted.update(self.gangs[key].own_nodes)
-        return taint_changes(wanted, {name: site.node.taints for name, site in self.ground.sites.items()})
+        gangs = [self.gangs[key] for key in sorted(self._exclusive_gangs)]
+        taints = {name: site.node.taints for name, site in self.ground.sites.items()}
+        own = {node: mark for gang in gangs for node, mark in gang.own_nodes.items()}
+        reserved = {found.node for gang in gangs for _, found in gang.reservations}
+        return taint_changes(kept_apart(own, reserved, taints), taints)
 
     @property
     def nominated(self) -> Collection[Pod]:

@@ -8,7 +8,7 @@ nobody has slipped in until a second later, both start. When they end, the taint
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -47,6 +47,20 @@ class TaintChange:
 
     node: str
     mark: str
+
+
+def kept_apart(
+    own: Mapping[str, str], reserved: Collection[str], taints: Mapping[str, tuple[NodeTaint, ...]]
+) -> Mapping[str, str]:
+    """Of the nodes of gangs, those that have or get the taint: reserved ones, and those that had it at the start.
+
+    A pod that was never reserved a node, such as one that names its node itself, closes none to others.
+    """
+
+    def has(node: str, mark: str) -> bool:
+        return any(each.key == names.EXCLUSIVE_TAINT and each.value == mark for each in taints.get(node, ()))
+
+    return {node: mark for node, mark in own.items() if node in reserved or has(node, mark)}
 
 
 def taint_changes(wanted: Mapping[str, str], taints: Mapping[str, tuple[NodeTaint, ...]]) -> list[TaintChange]:

@@ -8,6 +8,7 @@ with a gate, and starts as soon as there is room for it: the gang waits for 1 of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -182,7 +183,8 @@ def gang_of(
     group = group_of(key) if any(map(is_by_label, live)) else NoPodGroup.UNSERVED
     if isinstance(group, PodGroup):
         said = replace(said, terms=_as_grouped(said.terms, group))
-    owners = {pod.owner.uid for pod in live if pod.owner is not None}
+    owners = {pod.owner.uid: pod.owner for pod in live if pod.owner is not None}
+    ended = Counter(pod.owner.uid for pod in of_all if pod.phase == "Succeeded" and pod.owner is not None)
     needed = 1 if key.name.startswith(SOLO) and said.terms.needed is None else said.terms.needed
     size = _size(live, size_of) if needed is None else None
     return Gang(
@@ -192,7 +194,7 @@ def gang_of(
         gated,
         tuple(pod for pod in live if not pod.node and not pod.gates),
         tuple(pod for pod in live if pod.node),
-        sum(pod.phase == "Succeeded" and pod.owner is not None and pod.owner.uid in owners for pod in of_all),
+        sum(max(ended[uid], facts_of(owner).done) for uid, owner in owners.items()),
         needed is None and size == 0,
         group is not NoPodGroup.UNREAD or said.terms.min_member is not None,
         awaits=_awaited(group, said.terms, live),

@@ -30,6 +30,8 @@ class OwnerFacts:
     annotations: Mapping[str, str] = field(default_factory=lambda: NOTHING)  # only ours
     root: str = ""  # the UID of the Deployment of a ReplicaSet
     suspends: Owner | None = None  # what is suspended to stop it: the Job itself, or its JobSet
+    done: int = 0  # pods of it that have succeeded, some of which may be gone
+    left: int | None = None  # how many it would create again, where that is not its number of pods
     pods: int = 0  # that it keeps at once, where its number says that it is one of several
     failures_left: int | None = None  # so many pods may fail before the Job does; None: an eviction is no failure
 
@@ -92,7 +94,7 @@ def life_of(
     if run is None:
         is_adrift = any(pod.is_member and pod.node for pod in started)
         return Life(None, 0, 0, doomed, remains, owners, limit, runtime, is_adrift, is_noticed)
-    of_run = [pod for pod in started if (found := run_of(pod)) is not None and found.name == run.name]
+    of_run = [pod for pod in started if (found := run_of(pod)) is None or found.name == run.name]
     done = sum(
         pod.phase == "Succeeded" and (found := run_of(pod)) is not None and found.name == run.name for pod in pods
     )
@@ -102,6 +104,7 @@ def life_of(
     safe = sum(pod.uid not in going for pod in of_run)
     whole = needed if wanted is None else min(needed, wanted + done)
     is_adrift = whole > 0 and run.number != whole and safe + done >= whole
+    is_adrift = is_adrift or any(pod.is_member and pod.node and run_of(pod) is None for pod in started)
     return Life(run, max(0, expected - safe), whole, doomed, remains, owners, limit, runtime, is_adrift, is_noticed)
 
 
@@ -117,10 +120,15 @@ def _wanted(
     running = {pod.owner.uid for pod in of_run if pod.owner is not None}
     roots = {owners[uid].root for uid in running} - {""}
     return sum(
-        owners[uid].pods if (size := size_of(owner)) == ONE_OF_SEVERAL else size or 0
+        _left(owners[uid], size_of(owner))
         for uid, owner in owned.items()
         if owner.kind in COUNTED and (uid in running or owners[uid].root not in roots)
     )
+
+
+def _left(facts: OwnerFacts, size: int | None) -> int:
+    pods = facts.pods if size == ONE_OF_SEVERAL else size or 0
+    return pods if facts.left is None else min(pods, facts.left)
 
 
 def _said(annotation: str, pods: Iterable[Pod], owners: Mapping[str, OwnerFacts]) -> timedelta | None:

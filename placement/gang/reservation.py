@@ -72,7 +72,7 @@ def made_at(plan: str) -> float | None:
     """When a plan was made, by its id; None: it is none of ours."""
     try:
         return int(plan.rstrip(AGAIN), 16) / 1000
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

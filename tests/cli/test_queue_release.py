@@ -163,12 +163,13 @@ def test_where_somebody_leads_new_pods_get_a_gate_again(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("objects", "expected"),
-    [({}, ""), ({PATH: lease(5)}, "pod-1"), ({PATH: lease(90)}, ""), ({PATH: lease(1, "")}, "")],
+    ("found", "expected"),
+    [(None, ""), ((5.0, "pod-1"), "pod-1"), ((90.0, "pod-1"), ""), ((1.0, ""), "")],
     ids=["no Lease", "renewed", "not renewed for long", "given up"],
 )
-def test_who_leads(objects: dict[str, Any], expected: str) -> None:
+def test_who_leads(found: tuple[float, str] | None, expected: str) -> None:
     """A Lease that is not renewed for a minute is nobody's."""
+    objects = {} if found is None else {PATH: lease(*found)}
     assert leader_of(GatesApi(objects=objects).client, time.time()) == expected
 
 

@@ -85,6 +85,42 @@ def test_a_job_has_so_many_pods_at_once(spec: dict[str, Any], at_once: int) -> N
     assert JOBS.shape.single(json.dumps(raw).encode()).parallelism == at_once
 
 
+IGNORED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+ENDED_BY_CODE = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [143]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "ignores", "allowed"),
+    [
+        ({}, False, 6),
+        ({"backoffLimit": 2}, False, 2),
+        ({"podFailurePolicy": {"rules": [IGNORED, ENDED_BY_CODE]}}, True, 6),
+        ({"podFailurePolicy": {"rules": [ENDED_BY_CODE, IGNORED]}}, False, 6),
+        ({"backoffLimit": 2147483647, "backoffLimitPerIndex": 1}, False, 0),
+    ],
+    ids=["nothing said", "a limit", "ignored first", "an exit code first", "a limit for each index"],
+)
+def test_what_evictions_do_to_a_job(spec: dict[str, Any], ignores: bool, allowed: int) -> None:
+    """The first rule that matches counts, and an evicted pod has an exit code. An index may have used up its limit."""
+    raw = {"metadata": {"name": "train", "namespace": "shop", "uid": "j"}, "spec": spec}
+    job = JOBS.shape.single(json.dumps(raw).encode())
+    assert (job.ignores_disruption, job.backoff_limit) == (ignores, allowed)
+
+
+@pytest.mark.parametrize(
+    ("spec", "succeeded", "left"),
+    [({"completions": 8}, 0, 8), ({"completions": 8}, 1, 7), ({"completions": 20}, 1, 8), ({}, 0, 8), ({}, 1, 0)],
+)
+def test_a_job_creates_so_many_pods_again(spec: dict[str, Any], succeeded: int, left: int) -> None:
+    """What has succeeded is not wanted any more. Without completions, one success is the beginning of the end."""
+    raw = {
+        "metadata": {"name": "train", "namespace": "shop", "uid": "j"},
+        "spec": {"parallelism": 8, **spec},
+        "status": {"succeeded": succeeded},
+    }
+    assert JOBS.shape.single(json.dumps(raw).encode()).left == left
+
+
 def test_jobs_are_read_only_while_gangs_are_on() -> None:
     """Else nobody grants the right to."""
     assert JOBS in rows_of(REBALANCER, with_gangs=True)

@@ -13,7 +13,8 @@ What still is on a node that will go counts as lost at once. `repair` evicts onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from placement import names
@@ -21,7 +22,7 @@ from placement.gang.gang import Gang, GangStatus, State
 from placement.gang.reservation import reservation_of
 from placement.gang.run import FAIL, RESTART, Run, run_of
 from placement.gang.terms import CONTINUE, FAIL_GANG, REPAIR, RESTART_GANG
-from placement.model import Pod
+from placement.model import Budget, Key, Pod
 from placement.plan.actions import Action, Blocked, How, Why
 from placement.plan.draft import Draft
 from placement.plan.planners.ending import annotated, deleted, evicted, noted, suspended_for, suspending, tell, way_back
@@ -30,6 +31,7 @@ from placement.plan.planners.writing import unreserved
 
 SETTLING_SECONDS = 2.0  # a scale-down shows on the pods before it shows on the owner
 REPLACED_SECONDS = 30.0  # for a replacement to come, which carries the note that its gang has failed
+STALE_SECONDS = 600.0  # a mark that has evicted nobody for so long means nothing any more
 REFUSED_SECONDS = 90.0  # for so long evictions are tried that budgets refuse; then those that are left stay
 ADOPTED = "adopted"  # the run of a gang that started without one, under an earlier version
 MOST_NAMED = 3
@@ -83,7 +85,8 @@ def _runs_of(pods: Iterable[Pod]) -> Iterator[Run]:
 
 def _is_moving(gang: Gang) -> bool:
     """It starts, or a start of it is undone, or it makes room for another: its members are not complete anyway."""
-    if gang.starting or any(names.PREEMPTED_BY in pod.annotations for pod in (*gang.running, *gang.life.remains)):
+    going = (pod for pod in gang.life.remains if pod.terminating)
+    if gang.starting or any(names.PREEMPTED_BY in pod.annotations for pod in (*gang.running, *going)):
         return True
     plans = [found for pod in gang.running if (found := reservation_of(pod)) is not None]
     return any(found.is_undone for found in plans) or any(found.plan in gang.begun for _, found in gang.reservations)
@@ -120,8 +123,29 @@ def remedy_of(gang: Gang) -> Remedy:
     return Remedy(RESTART_GANG)
 
 
+def forbidden_by(budgets_of: Callable[[Pod], Sequence[Budget]], pods: Iterable[Pod]) -> str:
+    """The PodDisruptionBudget that does not allow all of these evictions together; "": none.
+
+    A pod under two budgets cannot be evicted. One whose containers have not started draws on none.
+    """
+    draws: Counter[Key] = Counter()
+    allowed: dict[Key, int] = {}
+    for pod in pods:
+        budgets = budgets_of(pod) if pod.phase != "Pending" else ()
+        if len(budgets) > 1:
+            return " and ".join(sorted(str(each.key) for each in budgets))
+        for each in budgets:
+            draws[each.key] += 1
+            allowed[each.key] = each.allowed if each.settled else 0
+    return next((str(key) for key, count in draws.items() if count > allowed[key]), "")
+
+
 def _lost(draft: Draft, gang: Gang) -> list[Action]:
     remedy, buried = remedy_of(gang), _buried(draft, gang)
+    budget = forbidden_by(draft.scene.budgets, gang.started) if remedy.policy == RESTART_GANG else ""
+    if budget:
+        text = f"the PodDisruptionBudget {budget} does not allow all evictions together, so the others go on"
+        remedy = Remedy(REPAIR, text)
     what = _what(draft, gang)
     then = {
         RESTART_GANG: "the others are evicted, and it starts again",
@@ -140,7 +164,7 @@ def _lost(draft: Draft, gang: Gang) -> list[Action]:
         draft.gangs[gang.key] = replace(draft.gangs[gang.key], state=State.RUNNING, reason=f"{what}; {then}")
         return buried
     gone = {action.pod.uid for action in buried}
-    going = [(pod, why) for pod, why in gang.life.doomed if pod.uid not in gone]
+    going = [(pod, why) for pod, why in gang.life.doomed if pod.uid not in gone and pod.owner is not None]
     return [*buried, *(evicted(pod, f"{why}; its replacement joins the gang") for pod, why in going)]
 
 
@@ -174,7 +198,8 @@ def _buried(draft: Draft, gang: Gang) -> list[Action]:
     actions = []
     for pod, why in gang.life.doomed:
         gone = draft.scene.lost.get(pod.node)
-        if gone is not None and gone.proof and not pod.needs.has_claims:
+        is_ordinal = pod.owner is not None and pod.owner.kind == "StatefulSet"  # Kubernetes itself replaces those
+        if gone is not None and gone.proof and not pod.needs.has_claims and not is_ordinal:
             text = f"{why}: {gone.proof}"
             actions.append(Action(How.BURY, Why.GANG, None, pod, gone.of, text=text, in_every_mode=True))
     return actions
@@ -196,9 +221,19 @@ def _restarting(draft: Draft, gang: Gang) -> list[Action]:
     unmarked = _unmarked(gang, RESTART)
     if unmarked:
         return back + unmarked
+    if _is_stale(draft, gang):
+        return back + [
+            annotated(pod, {names.GANG_RUN: _stayed(gang, pod).text()}, "all are there") for pod in gang.started
+        ]
     if _must_stay(draft, gang):
         return back + [annotated(pod, {names.GANG_RUN: _stayed(gang, pod).text()}, "it stays") for pod in gang.started]
     return back + _ended(draft, gang, gang.started, "a member of its gang was lost, and all of them start again")
+
+
+def _is_stale(draft: Draft, gang: Gang) -> bool:
+    """It was marked long ago, and none has gone: its namespace had opted out meanwhile, or nobody led."""
+    since = min(run.marked_at for pod in gang.started if (run := run_of(pod)) is not None)
+    return draft.scene.now - since > STALE_SECONDS and not gang.life.lost
 
 
 def _stayed(gang: Gang, pod: Pod) -> Run:
@@ -304,7 +339,7 @@ def _adopted(draft: Draft, gang: Gang) -> list[Action]:
         number = min(gang.needed or len(gang.running), len(gang.running))
         run = Run(ADOPTED, min(begun, default=draft.scene.now), number)
     else:
-        run = replace(run, number=gang.life.whole)
+        run = replace(run, number=gang.life.whole or run.number)
     text = run.text()
     of_run = [pod for pod in gang.running if (found := run_of(pod)) is None or found.name == run.name]
     return [

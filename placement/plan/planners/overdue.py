@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import repeat
 
 from placement import names
 from placement.gang.gang import Gang, GangStatus, State
@@ -12,6 +13,7 @@ from placement.plan.draft import Draft
 from placement.plan.limits import short_quota
 from placement.plan.planners.ending import deleted, noted, suspendable, suspended_for, suspending, tell, way_back
 
+MOST_MISSING = 10_000
 QUOTA_SECONDS = 4.0  # without a new member: until then a quota may be ahead of the pods
 MOST_AHEAD_SECONDS = 900.0  # a time limit is announced a tenth of it before, at most 15 minutes
 
@@ -46,7 +48,7 @@ def _quota_short(draft: Draft, gang: Gang) -> str:
     missing = gang.missing - len(gang.gated)
     if missing <= 0 or not gang.gated or draft.scene.now - max(pod.created for pod in gang.gated) < QUOTA_SECONDS:
         return ""
-    quota = short_quota(draft.scene.quotas(gang.key.namespace), [gang.gated[0]] * missing)
+    quota = short_quota(draft.scene.quotas(gang.key.namespace), repeat(gang.gated[0], min(missing, MOST_MISSING)))
     if quota is None:
         return ""
     members = "1 more member" if missing == 1 else f"{missing} more members"

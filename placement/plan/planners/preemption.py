@@ -65,7 +65,10 @@ def begun(draft: Draft, gang: Gang) -> list[Action] | str:
     begun_marks = next(((key, pods) for key, pods in draft.claims.items() if key.gang == gang.key), None)
     if begun_marks is not None and not draft.is_preempting and _age(scene.now, begun_marks[0]) < MARKING_SECONDS:
         return _marked_too(draft, gang, least, *begun_marks)
-    if draft.claims or draft.is_preempting:
+    is_meant = any(
+        key in draft.kept_claims or not all(pod.terminating for pod in pods) for key, pods in draft.claims.items()
+    )
+    if draft.is_preempting or is_meant:
         return UNDER_WAY
     if draft.searches >= MOST_SEARCHES:
         return "victims are looked for later"
