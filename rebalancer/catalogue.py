@@ -13,10 +13,8 @@ from placement import names
 from placement.availability import BudgetIndex
 from placement.configuration import Configuration
 from placement.gang.gang import Gang
-from placement.gang.life import NO_FACTS, ONE_OF_SEVERAL, OwnerFacts
+from placement.gang.life import NO_FACTS, ONE_OF_SEVERAL, OwnerFacts, is_ended_by_us
 from placement.gang.podgroup import PodGroup
-from placement.gang.reservation import reservation_of
-from placement.gang.run import run_of
 from placement.model import (
     NOTHING,
     AttachLimits,
@@ -202,7 +200,7 @@ class Catalogue:
             self._file(new)
         self.skipped.change(old, new)
         was_drained = old is not None and old.is_drained
-        if new is not None and new.is_drained and not was_drained and not _is_ended_by_us(new):
+        if new is not None and new.is_drained and not was_drained and not is_ended_by_us(new):
             self._drain(new.node)
 
     def _drain(self, name: str) -> None:
@@ -359,13 +357,6 @@ class Catalogue:
             uid = _owner_uid(pod) or ""
             replica_set = self._sets.get(uid)
             yield replica_set.owner.uid if replica_set is not None and replica_set.owner is not None else uid
-
-
-def _is_ended_by_us(pod: Pod) -> bool:
-    """For its gang, or for another: that is no drain of its node."""
-    run, plan = run_of(pod), reservation_of(pod)
-    is_marked = (run is not None and bool(run.mark)) or (plan is not None and plan.is_undone)
-    return is_marked or names.PREEMPTED_BY in pod.annotations
 
 
 def _suspends(job: Job) -> Owner:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from placement import names
+from placement.gang.reservation import reservation_of
 from placement.gang.run import Run, run_of
 from placement.gang.terms import duration_of
 from placement.model import FINISHED, NOTHING, Owner, Pod
@@ -151,3 +152,10 @@ def _said(annotation: str, pods: Iterable[Pod], owners: Mapping[str, OwnerFacts]
 
 def _read(annotation: str, written: Mapping[str, str]) -> timedelta | None:
     return duration_of(written[annotation]) if annotation in written else None
+
+
+def is_ended_by_us(pod: Pod) -> bool:
+    """For its gang, or for another: its eviction does not show that somebody drains its node."""
+    run, plan = run_of(pod), reservation_of(pod)
+    is_marked = (run is not None and bool(run.mark)) or (plan is not None and plan.is_undone)
+    return is_marked or names.PREEMPTED_BY in pod.annotations

@@ -205,7 +205,7 @@ def test_what_is_done(policy: str, pods: list[Pod], facts: OwnerFacts, expected:
 def test_a_succeeded_member_that_is_gone_was_not_lost() -> None:
     """Its node was removed, and pod GC took it. The Job counts it, and seven restart without it."""
     facts = {JOB.uid: OwnerFacts(done=1, left=7, pods=8)}
-    assert gang(seven(), **facts).life.lost == 0
-    assert gang([*seven(), started(7, phase="Succeeded")], **facts).life.lost == 0
-    assert gang(seven()[:6], **facts).life.lost == 1
-    assert gang([member(number) for number in range(7)], **facts).least(NOW + 1000) == 7
+    assert gang(seven(), None, "", **facts).life.lost == 0
+    assert gang([*seven(), started(7, phase="Succeeded")], None, "", **facts).life.lost == 0
+    assert gang(seven()[:6], None, "", **facts).life.lost == 1
+    assert gang([member(number) for number in range(7)], None, "", **facts).least(NOW + 1000) == 7
