@@ -99,9 +99,9 @@ class Hazard:
 class AutoStanding:
     """What is remembered of a workload."""
 
-    since: float  # when the first budget was borrowed
+    since: float  # when the first budget was borrowed; with all saved that can be, thirty days ago
     at: float  # until when all is counted
-    short_seconds: float = 0.0  # spent, of all that accrued since; what is beyond thirty days' worth counts as spent
+    short_seconds: float = 0.0  # spent, of all that accrued since
     step: int | None = None  # so many twentieths may be on spot; None: not decided yet
     fell: float = -math.inf
     rises: float = 0.0  # replicas that were moved up; a workload's size is taken off in a day
@@ -127,8 +127,9 @@ def passed(standing: AutoStanding, service: Service, now: float, *, was_short: b
     short = standing.short_seconds + (elapsed if was_short else 0.0)
     rises = max(0.0, standing.rises - elapsed / DAY_SECONDS * service.replicas)
     after = replace(standing, at=max(now, standing.at), short_seconds=short, rises=rises)
-    unsaved = after.left(service) - SAVED_DAYS * service.daily_seconds
-    return replace(after, short_seconds=short + unsaved) if unsaved > 0 else after
+    if after.left(service) <= SAVED_DAYS * service.daily_seconds:
+        return after
+    return replace(after, since=after.at - SAVED_DAYS * DAY_SECONDS, short_seconds=0.0)
 
 
 def decided(standing: AutoStanding, service: Service, hazard: Hazard) -> tuple[AutoStanding, SpotLimit]:

@@ -98,6 +98,19 @@ def test_a_budget_accrues_and_is_spent() -> None:
     assert old.left(TEN) == pytest.approx(SAVED_DAYS * daily)
 
 
+@pytest.mark.parametrize("before", [0.99, 0.9, 0.999])
+def test_another_target_finds_what_was_saved(before: float) -> None:
+    """After a hundred quiet days there are thirty days' worth of it, whatever the target was until then."""
+    old = replace(TEN, target=before)
+    standing = AutoStanding(0.0, 0.0)
+    standing = passed(standing, old, 195.0, was_short=True)
+    for day in range(1, 101):
+        standing = passed(standing, old, day * DAY_SECONDS, was_short=False)
+    standing = passed(standing, TEN, standing.at + 60, was_short=False)
+    assert standing.left(TEN) == pytest.approx(SAVED_DAYS * TEN.daily_seconds)
+    assert bearable(TEN, CALM, standing.left(TEN)) == (LARGEST, SpotLimit.LARGEST)
+
+
 def test_it_falls_at_once_and_rises_slowly() -> None:
     """Six hours after a fall, and in a day by no more replicas than there are."""
     high, _ = decided(AutoStanding(0.0, 0.0), TEN, CALM)
