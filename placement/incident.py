@@ -4,7 +4,8 @@ It begins when the node is lost, or its end announced, and is over when as many 
 the node is gone. After a quarter of an hour it is given up, or when enough replicas serve after that, at the latest
 after an hour. Example: two replicas are on a node whose end is announced
 at 0 s. Their replacements serve at 75 s, and the node is gone at 60 s: it took 75 s to recover, the notice was 60 s,
-and the replicas were missed for 15 s. If the replacements serve at 50 s, nothing is missed.
+and the replicas were missed for 15 s. If the replacements serve at 50 s, nothing is missed. A node that is not ready
+is gone, even if its Node object stays.
 """
 
 from __future__ import annotations

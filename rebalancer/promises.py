@@ -137,7 +137,7 @@ class Promises:
         record = _counted(found, record, incident.began, was_short=False)
         record = _counted(found, record, now, was_short=is_short)
         sites = self._index.ground.sites
-        is_gone = any(node not in sites for node in incident.nodes)
+        is_gone = any(node not in sites or not sites[node].node.ready for node in incident.nodes)
         incident = incident.seen(now, elsewhere=_total(found.lasting), is_gone=is_gone)
         if not incident.is_over(now, is_short=is_short):
             self._incidents[uid] = incident

@@ -129,6 +129,19 @@ def test_a_notice_is_observed() -> None:
     assert setup.record.notices.longest() == 120
 
 
+def test_a_dead_node_whose_object_stays_is_gone() -> None:
+    """Its replicas are missed from when it is not ready; nothing deletes it."""
+    setup = PromiseSetup()
+    name = setup.busy()
+    setup.cluster.cordon(name, TERMINATION)
+    setup.cluster.unready(name)
+    setup.cluster.run(10)
+    assert name in setup.rebalancer.index.ground.sites
+    setup.cluster.run(REGULAR_SECONDS + 60)
+    assert setup.record.notices.longest() <= 15
+    assert setup.record.missed.longest() > 1
+
+
 def test_our_own_moves_are_no_losses() -> None:
     """Nor is the end of a node that a person has cordoned."""
     setup = PromiseSetup()
