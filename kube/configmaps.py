@@ -16,7 +16,7 @@ from kube.errors import Conflict, NotFound
 from kube.resources import STATE, ConfigMap
 from kube.store import Store
 from placement import autostate, names, observation, pause
-from placement.autostate import AutoState, Chosen, autostate_text, parse_chosen
+from placement.autostate import MOST_BYTES, AutoState, Chosen, autostate_text, parse_chosen
 from placement.configuration import Configuration, ConfigurationError, parse_configuration
 from placement.observation import NOTHING_OBSERVED, Observed, observed_text, parse_observed
 from placement.outage import KEY, Outages, outages_text, parse_outages
@@ -84,9 +84,16 @@ def read_observed(client: Client) -> Observed:
     return _with_chosen(observed, _chosen(text) if text else {})
 
 
-def write_autostate(client: Client, state: AutoState, call_seconds: float = ANSWER_SECONDS) -> None:
-    """Only the leader chooses, so it writes what it knows, whatever was noted before."""
-    _change_state(client, autostate.KEY, lambda _: autostate_text(state), call_seconds=call_seconds)
+def write_autostate(client: Client, state: AutoState, call_seconds: float = ANSWER_SECONDS) -> bool:
+    """Only the leader chooses, so it writes what it knows, whatever was noted before. False if that is too much.
+
+    The ConfigMap also holds outages and the pause, which must find room.
+    """
+    text = autostate_text(state)
+    if len(text) > MOST_BYTES:
+        return False
+    _change_state(client, autostate.KEY, lambda _: text, call_seconds=call_seconds)
+    return True
 
 
 def _chosen(text: str) -> Mapping[str, Chosen]:

@@ -9,7 +9,8 @@ missed. Histograms count up to 9 losses in each of eight ranges: below 1 s, 15 s
 above. When one is full, all counts are halved.
 
 All programs read the chosen step, so webhooks and rebalancers give a workload the same ratio. A workload is known by
-12 digits of a hash of its UID: ten thousand of them fit into the ConfigMap.
+12 digits of a hash of its UID. At most six thousand are kept, because the ConfigMap may have 1 MiB in all, and outages
+and the pause are in it, too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from placement.promise import LARGEST, AutoStanding, SpotLimit
 from placement.risk import RECOVERY_SECONDS
 
 KEY = "auto.json"
-MOST_WORKLOADS = 10_000
+MOST_WORKLOADS = 6_000  # of at most 106 bytes each
+MOST_BYTES = 640 << 10  # a larger text is not written
 RANGES = (1.0, 15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0)
 MOST_IN_RANGE = 9
 CAUTIOUS_PART = 0.9  # of losses are over as soon as assumed
@@ -137,7 +139,7 @@ def parse_autostate(text: str) -> AutoState:
 
 
 def parse_chosen(text: str) -> dict[str, Chosen]:
-    """The choices alone, which all programs read: of ten thousand workloads in a hundredth of a second."""
+    """The choices alone, which all programs read: of six thousand workloads in a hundredth of a second."""
     raw = _read(text)
     try:
         return {key: _chosen(each[0], each[1]) for key, each in raw["workloads"].items() if each[0] is not None}

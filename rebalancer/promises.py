@@ -66,7 +66,7 @@ class Promises:
         index: Index,
         is_leading: Callable[[], bool],
         noted: Callable[[], Noted],
-        write: Callable[[AutoState], object],
+        write: Callable[[AutoState], bool],  # False if it is too large
     ) -> None:
         self._index = index
         self._is_leading = is_leading
@@ -79,6 +79,7 @@ class Promises:
         self._version = 0
         self._written = 0.0
         self._is_changed = False  # a choice that is not written yet
+        self._is_too_large = False  # what was to be written last
         self._pools: tuple[Ground | None, dict[tuple[NodeTerm, ...], tuple[str, ...]]] = (None, {})
 
     def hear(self, node: Node, now: float) -> None:
@@ -105,7 +106,8 @@ class Promises:
     def _take_over(self, now: float) -> None:
         """Goes on from what the last leader noted."""
         state = self._noted().state
-        self._leads, self._records, self._version = True, dict(state.workloads), state.version
+        self._leads, self._version = True, state.version
+        self._records = dict(islice(state.workloads.items(), MOST_WORKLOADS))
         self._due, self._written, self._is_changed = {}, now, False
 
     def _workloads(self, now: float) -> Iterator[str]:
@@ -181,15 +183,25 @@ class Promises:
             return
         self._written = now
         self._due = {uid: at for uid, at in self._due.items() if uid in self._index.assessments}
-        kept = {key: each for key, each in self._records.items() if now < each.standing.at + DAY_SECONDS}
+        kept = self._kept(now)
         if not kept:
             return
         try:
-            self._write(AutoState(self._version + 1, kept))
+            is_written = self._write(AutoState(self._version + 1, kept))
         except (ApiError, TimeoutError) as error:
             log.warning("cannot write what auto has chosen: %s", error)
             return
-        self._records, self._version, self._is_changed = kept, self._version + 1, False
+        if not is_written and not self._is_too_large:
+            log.warning("what auto has chosen for %d workloads is too large to be noted; the last note stays", len(kept))
+        self._is_too_large, self._is_changed = not is_written, False
+        if is_written:
+            self._records, self._version = kept, self._version + 1
+
+    def _kept(self, now: float) -> dict[str, WorkloadRecord]:
+        """Of workloads that there are, and for a day of others: after a day without a leader all were looked at then."""
+        live = {key_of(uid) for uid in self._index.assessments}
+        known = self._records.items()
+        return {key: each for key, each in known if key in live or now < each.standing.at + DAY_SECONDS}
 
 
 def is_auto(found: Assessment) -> bool:

@@ -17,15 +17,18 @@ from kube.configmaps import (
     read_observed,
     read_outages,
     read_pause,
+    write_autostate,
 )
 from kube.errors import Conflict
 from kube.resources import ConfigMap
 from kube.store import Store
-from placement import names
+from placement import autostate, names
+from placement.autostate import MOST_BYTES, AutoState, WorkloadRecord, autostate_text
 from placement.model import Class
 from placement.observation import KEY, NOTHING_OBSERVED, Interruption, Observed, extended, observed_text
 from placement.outage import Outage, Outages, noted
 from placement.pause import Pause
+from placement.promise import AutoStanding
 from tests.certs.fakeapi import FakeApi
 
 STATE = f"{PATH}/{names.STATE_MAP}"
@@ -144,6 +147,18 @@ def test_garbled_outages_are_begun_anew() -> None:
     written = change_outages(client, lambda known: noted(known, SPOT, 100.0))
     assert [each.of for each in written.noted] == [Class.SPOT]
     assert written.version > 1_000_000
+
+
+def test_what_auto_has_chosen_leaves_room_for_outages() -> None:
+    """What is too large is not written: the last note stays, and an outage can still be noted."""
+    fake, client = api(other="kept")
+    record = WorkloadRecord(AutoStanding(0.0, 0.0, step=9))
+    small = AutoState(1, {"a": record})
+    large = AutoState(2, {f"{number:012x}": record for number in range(MOST_BYTES // 40)})
+    assert write_autostate(client, small)
+    assert not write_autostate(client, large)
+    change_outages(client, lambda known: noted(known, SPOT, 100.0, 60.0))
+    assert data(fake)[autostate.KEY] == autostate_text(small)
 
 
 def test_who_follows_the_state_keeps_what_it_knew_when_it_is_garbled() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,8 @@ from placement.configuration import Configuration
 from placement.intent import intent_of
 from placement.model import Class, Kind, Namespace, Workload
 from placement.observation import NOTHING_OBSERVED, Observed, PoolRecord, Rates, extended, observed_text
-from placement.promise import LARGEST, AutoStanding, SpotLimit
+from placement.promise import DAY_SECONDS, LARGEST, AutoStanding, SpotLimit
+from rebalancer import promises
 from rebalancer.interruptions import Change as ObservedChange
 from rebalancer.interruptions import Observer
 from rebalancer.promises import LOOK_SECONDS, REGULAR_SECONDS, Noted, Promises
@@ -41,6 +43,7 @@ class PromiseSetup:
         self.web = self.cluster.deploy("web", 10, annotations)
         self.rebalancer = SimulatedRebalancer(self.cluster)
         self.is_leading, self.is_down, self.is_there = True, False, False
+        self.is_full = False
         self.observed: Observed = NOTHING_OBSERVED
         self.state = AutoState()
         self.written: list[tuple[float, AutoState]] = []
@@ -64,12 +67,15 @@ class PromiseSetup:
     def _observe(self, change: ObservedChange) -> None:
         self.observed = change(self.observed)
 
-    def _write(self, state: AutoState) -> None:
+    def _write(self, state: AutoState) -> bool:
         if self.is_down:
             raise NotFound("PUT /", 404, "NotFound", "gone")
+        if self.is_full:
+            return False
         self.state, self.is_there = state, True
         self.written.append((self.cluster.now, state))
         self.cluster.rates = replace(self.cluster.rates, chosen=parse_chosen(autostate_text(state)))
+        return True
 
     @property
     def record(self) -> WorkloadRecord:
@@ -177,6 +183,40 @@ def test_another_leader_goes_on() -> None:
     setup.start_anew()
     setup.cluster.run(REGULAR_SECONDS + 60)
     assert (setup.record.standing.since, setup.record.standing.step) == (before.since, before.step)
+
+
+def test_a_new_leader_keeps_what_it_has_not_looked_at_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After two days without a leader the first write comes before all workloads were looked at; gone ones go."""
+    setup = PromiseSetup()
+    more = [setup.cluster.deploy(f"web-{number}", 2, AUTO) for number in range(4)]
+    setup.cluster.run(REGULAR_SECONDS + 60)
+    old = {key: _aged(record, 2 * DAY_SECONDS) for key, record in setup.state.workloads.items()}
+    setup.state = AutoState(setup.state.version, {**old, "gone": next(iter(old.values()))})
+    monkeypatch.setattr(promises, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(promises, "SOONEST_SECONDS", 1.0)
+    setup.start_anew()
+    setup.roughen()
+    setup.written.clear()
+    while not setup.written:
+        setup.cluster.run(1)
+    assert setup.written[0][1].workloads.keys() == {key_of(each.uid) for each in (setup.web, *more)}
+
+
+def _aged(record: WorkloadRecord, seconds: float) -> WorkloadRecord:
+    standing = record.standing
+    return replace(record, standing=replace(standing, since=standing.since - seconds, at=standing.at - seconds))
+
+
+def test_what_is_too_large_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The last note stays; what is chosen is written when it fits."""
+    setup = PromiseSetup()
+    setup.is_full, count = True, len(setup.written)
+    setup.cluster.run(3 * REGULAR_SECONDS)
+    assert len(setup.written) == count
+    assert caplog.text.count("too large") == 1
+    setup.is_full = False
+    setup.cluster.run(REGULAR_SECONDS + 60)
+    assert len(setup.written) > count
 
 
 def test_only_the_leader_writes() -> None:
