@@ -22,6 +22,7 @@ from generators.files import ROOT
 from localcluster import kubectl
 from localcluster.errors import ClusterError
 from placement.configuration import ConfigurationError, parse_configuration
+from placement.leavingtaints import WHENS
 from tests.helm import CHART, helm, rendered
 
 Raw = dict[str, Any]
@@ -201,6 +202,12 @@ WRONG: dict[str, tuple[str, str]] = {
     "half a digest": ("image.digest=sha256:12", "image.digest"),
     "a text for a switch": ("certManager.enabled=on", "certManager.enabled"),
     "a gate that does not exist": ("gangs.gate=door", "gangs.gate"),
+    "a leaving taint that counts at no known time": (
+        "configuration.leavingTaints[0].key=a,configuration.leavingTaints[0].when=soon",
+        "configuration.leavingTaints.0.when",
+    ),
+    "a leaving taint without a key": ("configuration.leavingTaints[0].when=deleting", "configuration.leavingTaints.0"),
+    "a leaving taint that is a number": ("configuration.leavingTaints={1}", "configuration.leavingTaints.0"),
 }
 
 
@@ -251,6 +258,16 @@ def test_the_schema_knows_the_settings_that_the_programs_know() -> None:
         assert parse_configuration(yaml.safe_load(made["data"]["config.yaml"])) == parse_configuration(
             {"classes": ["default"], **raw}
         )
+
+
+def test_a_leaving_taint_may_say_when_it_counts() -> None:
+    """Both forms, as the programs take them; with each of the words that they know."""
+    taints = ["example.com/gone", {"key": "example.com/plain"}, *({"key": "a/b", "when": when} for when in WHENS)]
+    objects = rendered("--set-json", f"configuration.leavingTaints={json.dumps(taints)}")
+    (made,) = (each for each in objects if each["metadata"]["name"] == "spotweave-config")
+    raw = yaml.safe_load(made["data"]["config.yaml"])
+    assert raw["leavingTaints"] == taints
+    parse_configuration(raw)
 
 
 def test_the_chart_has_the_version_of_the_programs() -> None:
