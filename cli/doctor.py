@@ -58,7 +58,7 @@ def look(args: argparse.Namespace) -> output.Result:
         "facts": facts(seen),
         "unchecked": list(seen.unchecked),
     }
-    return output.Result(raw, lambda: Text(_told(seen, found)), 1 if found else 0)
+    return output.Result(raw, lambda: Text(text_of(seen, found)), 1 if found else 0)
 
 
 def examined(client: Client, between_seconds: float = BETWEEN_LOOKS_SECONDS) -> Installation:
@@ -70,18 +70,24 @@ def examined(client: Client, between_seconds: float = BETWEEN_LOOKS_SECONDS) -> 
     component = tuple(manifests("components/gangs")) if configuration.gangs.enabled else ()
     live |= reader.live(each for each in component if each["kind"].startswith(("MutatingAdm", "ValidatingAdm")))
     seen = Installation(time.time(), server, plain, live, configuration=configuration, mistakes=mistakes)
+    seen = replace(seen, unread=frozenset(reader.unread), unchecked=tuple(reader.unchecked))
     if not seen.is_installed:
         return seen
     nothing: tuple[Raw, ...] = ()
     offset = reader.server_offset()
     outages = reader.may("outages", lambda: read_outages(client)[0].version, 0)
-    webhooks, leader = reader.heartbeats(offset, between_seconds)
-    snapshot = reader.may("nodes, namespaces and pods", lambda: read_snapshot(client), Snapshot())
-    opted_in = sorted(each.name for each in snapshot.namespaces.values() if each.is_opted_in)
-    is_managed = any(CERT_MANAGER in (each.get("args") or ()) for each in _containers(live))
+    beats = reader.heartbeats(offset or 0.0, between_seconds)
+    webhooks, leader = beats or ((), None)
+    no_snapshot: Snapshot | None = None
+    snapshot = reader.may("nodes, namespaces and pods", lambda: read_snapshot(client), no_snapshot)
+    is_managed = ("Deployment", names.WEBHOOK_ACCOUNT) in reader.unread or any(
+        CERT_MANAGER in (each.get("args") or ()) for each in _containers(live)
+    )
     return replace(
         seen,
-        now=time.time() + offset,
+        now=time.time() + (offset or 0.0),
+        are_leases_read=beats is not None,
+        is_clock_read=offset is not None,
         pods=reader.ours("pods of Spotweave", "/api/v1/pods") or nothing,
         endpoints=reader.endpoints(),
         policies=reader.ours("network policies", "/apis/networking.k8s.io/v1/networkpolicies") or nothing,
@@ -89,10 +95,10 @@ def examined(client: Client, between_seconds: float = BETWEEN_LOOKS_SECONDS) -> 
         leader=leader,
         lacking=reader.lacking([each for each in granted((*plain, *component)) if not _is_spared(each, is_managed)]),
         certificate=reader.may("the certificate", lambda: _certificate(client, live), None),
-        answer=reader.answer(opted_in),
+        answer=seen.answer if snapshot is None else reader.answer(_opted_in(snapshot)),
         outage_version=outages,
         priority_classes=reader.priority_classes(),
-        snapshot=snapshot,
+        snapshot=snapshot or Snapshot(),
         unchecked=tuple(reader.unchecked),
     )
 
@@ -110,6 +116,10 @@ def _configuration(live: dict[Identity, Raw]) -> tuple[Configuration, tuple[str,
         return parse_configuration_text((raw.get("data") or {}).get(names.CONFIG_KEY, "")), ()
     except ConfigurationError as error:
         return Configuration(), tuple(error.mistakes)
+
+
+def _opted_in(snapshot: Snapshot) -> list[str]:
+    return sorted(each.name for each in snapshot.namespaces.values() if each.is_opted_in)
 
 
 def _containers(live: dict[Identity, Raw]) -> list[Raw]:
@@ -153,16 +163,16 @@ def facts(seen: Installation) -> dict[str, Any]:
     leader = seen.leader if seen.has_leader else None
     return {
         "kubernetes": seen.server,
-        "webhooks": sum(each.is_renewed for each in seen.webhooks),
+        "webhooks": sum(each.is_renewed for each in seen.webhooks) if seen.are_leases_read else None,
         "webhookAnswers": str(seen.answer),
         "leader": None if leader is None else leader.holder,
         "leaderSeconds": None if leader is None else round(seen.now - leader.acquired),
-        "optedIn": sorted(each.name for each in seen.snapshot.namespaces.values() if each.is_opted_in),
+        "optedIn": _opted_in(seen.snapshot),
         "certificateSeconds": None if seen.certificate is None else round(seen.certificate.expires - seen.now),
     }
 
 
-def _told(seen: Installation, found: tuple[Ailment, ...]) -> str:
+def text_of(seen: Installation, found: tuple[Ailment, ...]) -> str:
     lines = [
         line
         for number, each in enumerate(found, 1)
@@ -172,6 +182,9 @@ def _told(seen: Installation, found: tuple[Ailment, ...]) -> str:
     known = facts(seen)
     if seen.is_installed:
         led = f"led by {known['leader']}" if known["leader"] else "without a leader"
-        lines.append(f"Kubernetes {seen.server}; {known['webhooks']} webhooks alive; rebalancer {led}.")
-    lines.append(f"{len(found)} found." if found else "Nothing is wrong.")
+        alive = f"{known['webhooks']} webhooks alive; rebalancer {led}"
+        unknown = "which webhooks are alive and which rebalancer leads is not known"
+        lines.append(f"Kubernetes {seen.server}; {alive if seen.are_leases_read else unknown}.")
+    fine = "Nothing is wrong in what was checked." if seen.unchecked else "Nothing is wrong."
+    lines.append(f"{len(found)} found." if found else fine)
     return "\n".join(lines)

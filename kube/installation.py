@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, TypeVar
 
 from kube.client import Client
@@ -37,28 +36,36 @@ class Reader:
 
     client: Client
     unchecked: list[str] = field(default_factory=list)
+    unread: set[Identity] = field(default_factory=set)  # expected objects that may exist
 
     def may(self, what: str, read: Callable[[], T], otherwise: T) -> T:
         """`otherwise` if RBAC forbids it; anything else that fails is no answer, and ends the look."""
         try:
             return read()
         except Forbidden as error:
-            self.unchecked.append(f"{what}: not allowed ({error.asked})")
+            self._refused(what, error)
             return otherwise
 
     # --- objects -----------------------------------------------------------------------------------------------------
 
     def live(self, expected: Iterable[Raw]) -> dict[Identity, Raw]:
-        """Those of the expected objects that exist."""
+        """Those of the expected objects that exist; what may not be read is in `unread`."""
         found: dict[Identity, Raw] = {}
         for raw in expected:
             kind, name = raw["kind"], raw["metadata"]["name"]
             path = path_of(_collection(raw), name, raw["metadata"].get("namespace"))
-            otherwise: Raw | None = raw
-            there = self.may(f"{kind} {name}", partial(self._get, path), otherwise)
+            try:
+                there = self._get(path)
+            except Forbidden as error:
+                self.unread.add((kind, name))
+                self._refused(f"{kind} {name}", error)
+                continue
             if there is not None:
                 found[kind, name] = there
         return found
+
+    def _refused(self, what: str, error: Forbidden) -> None:
+        self.unchecked.append(f"{what}: not allowed ({error.asked})")
 
     def _get(self, path: str) -> Raw | None:
         try:
@@ -90,29 +97,37 @@ class Reader:
 
     # --- life --------------------------------------------------------------------------------------------------------
 
-    def server_offset(self) -> float:
-        """How far the API server's clock is ahead of ours: it stamps what is created, also in a dry run."""
+    def server_offset(self) -> float | None:
+        """How far the API server's clock is ahead of ours: it stamps what is created, also in a dry run.
+
+        None if that is forbidden.
+        """
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "spotweave-doctor-"}}
 
-        def read() -> float:
+        def read() -> float | None:
             before = time.time()
             made = self.client.post(collection_in("/api/v1/configmaps", NAMESPACE), body, {"dryRun": "All"})
             middle = (before + time.time()) / 2
             return seconds_of(made["metadata"]["creationTimestamp"]) + 0.5 - middle  # whole seconds: half too early
 
-        return self.may("the API server's clock", read, 0.0)
+        return self.may("the API server's clock", read, None)
 
-    def heartbeats(self, offset: float, between_seconds: float) -> tuple[tuple[Heartbeat, ...], Heartbeat | None]:
-        """Webhooks and leader, from two looks at their Leases."""
+    def heartbeats(
+        self, offset: float, between_seconds: float
+    ) -> tuple[tuple[Heartbeat, ...], Heartbeat | None] | None:
+        """Webhooks and leader, from two looks at their Leases; None if that is forbidden."""
         first = self._leases()
+        if first is None:
+            return None
         time.sleep(between_seconds if first else 0.0)
-        second, now = self._leases(), time.time() + offset
+        second, now = self._leases() or {}, time.time() + offset
         beats = {name: _heartbeat(raw, first.get(name), now) for name, raw in second.items()}
         webhooks = tuple(beat for name, beat in beats.items() if _component(second[name]) == names.WEBHOOK_COMPONENT)
         return webhooks, beats.get(names.LEASE)
 
-    def _leases(self) -> dict[str, Raw]:
-        return {each["metadata"]["name"]: each for each in self.ours("leases", _COORDINATION) or ()}
+    def _leases(self) -> dict[str, Raw] | None:
+        found = self.ours("leases", _COORDINATION)
+        return None if found is None else {each["metadata"]["name"]: each for each in found}
 
     # --- rights ------------------------------------------------------------------------------------------------------
 

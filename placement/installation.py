@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from placement import names
 from placement.configuration import Configuration
 from placement.model import Snapshot
 
@@ -68,9 +69,12 @@ class Installation:
     server: str = ""  # its version, such as v1.36.4
     expected: tuple[Raw, ...] = ()  # as the manifests of this program have them
     live: Mapping[Identity, Raw] = field(default_factory=dict)  # what there is of them
+    unread: frozenset[Identity] = frozenset()  # what may be there, too: reading it is forbidden
     pods: tuple[Raw, ...] = ()  # of our namespace
     endpoints: int | None = None  # ready addresses of the webhook's Service; None: not read
     policies: tuple[Raw, ...] = ()  # all network policies of our namespace
+    are_leases_read: bool = True
+    is_clock_read: bool = True  # else `now` and all times are by the clock of the user's machine
     webhooks: tuple[Heartbeat, ...] = ()
     leader: Heartbeat | None = None
     lacking: tuple[GrantedRight, ...] = ()
@@ -85,14 +89,18 @@ class Installation:
 
     @property
     def is_installed(self) -> bool:
-        """Anything of it, apart from a namespace that may be left over."""
-        return any(kind != "Namespace" for kind, _ in self.live)
+        """Anything of it, apart from a namespace that may be left over; also what may only not be read."""
+        return any(kind != "Namespace" for kind, _ in (*self.live, *self.unread))
+
+    @property
+    def is_configuration_read(self) -> bool:
+        return ("ConfigMap", names.CONFIG_MAP) not in self.unread
 
     @property
     def has_webhook(self) -> bool:
-        """One answers, or is at least alive."""
+        """One answers, or is at least alive, or nobody knows."""
         if self.answer is WebhookAnswer.UNKNOWN:
-            return any(each.is_renewed for each in self.webhooks)
+            return not self.are_leases_read or any(each.is_renewed for each in self.webhooks)
         return self.answer is WebhookAnswer.ANSWERED
 
     @property

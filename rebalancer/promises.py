@@ -192,13 +192,13 @@ class Promises:
             log.warning("cannot write what auto has chosen: %s", error)
             return
         if not is_written and not self._is_too_large:
-            log.warning("what auto has chosen for %d workloads is too large to be noted; the last note stays", len(kept))
+            log.warning("what auto has chosen for %d workloads is too large for a note; the last one stays", len(kept))
         self._is_too_large, self._is_changed = not is_written, False
         if is_written:
             self._records, self._version = kept, self._version + 1
 
     def _kept(self, now: float) -> dict[str, WorkloadRecord]:
-        """Of workloads that there are, and for a day of others: after a day without a leader all were looked at then."""
+        """Of workloads that there are, even if they were not looked at for a day; of others for a day."""
         live = {key_of(uid) for uid in self._index.assessments}
         known = self._records.items()
         return {key: each for key, each in known if key in live or now < each.standing.at + DAY_SECONDS}

@@ -21,6 +21,8 @@ EDIT = f"`kubectl -n {NAMESPACE} edit configmap {names.CONFIG_MAP}`, then restar
 
 def classes(seen: Installation) -> Found:
     """Nodes whose class is not known, unless unlabelled ones are on-demand by the cloud's own rule."""
+    if not seen.is_configuration_read:
+        return
     configured = seen.configuration.classes
     unknown = [node for node in _workers(seen) if configured.of_node(node.labels) is None]
     keys = {label.key for label in configured.labels}
@@ -53,7 +55,8 @@ def taints(seen: Installation) -> Found:
     spot = [node for node in _workers(seen) if seen.configuration.classes.of_node(node.labels) is Class.SPOT]
     blocking = [[taint for taint in node.taints if _blocks(taint, seen)] for node in spot]
     used = {pod.node for pod in _opted_in_pods(seen) if not pod.terminating}
-    if not spot or not all(blocking) or used & {node.name for node in spot}:
+    is_blocked = seen.is_configuration_read and bool(spot) and all(blocking)
+    if not is_blocked or used & {node.name for node in spot}:
         return
     first = blocking[0][0]
     told = f"{first.key}={first.value}" if first.value else first.key
@@ -115,9 +118,11 @@ def _guards(budget: Budget, pod: Pod) -> bool:
 def gangs(seen: Installation) -> Found:
     if not seen.configuration.gangs.enabled:
         return
-    raw = seen.live.get(("MutatingWebhookConfiguration", names.WEBHOOK_CONFIGURATION)) or {}
+    webhooks = ("MutatingWebhookConfiguration", names.WEBHOOK_CONFIGURATION)
+    policy = ("MutatingAdmissionPolicy", names.GANG_POLICY)
+    raw = seen.live.get(webhooks) or {}
     has_entry = any(each["name"] == names.GATE_ENTRY for each in raw.get("webhooks") or ())
-    if not has_entry and ("MutatingAdmissionPolicy", names.GANG_POLICY) not in seen.live:
+    if not has_entry and policy not in seen.live and not {webhooks, policy} & seen.unread:
         minor = minor_of(seen.server)
         older = minor is not None and minor < GANG_POLICY_MINOR
         yield Ailment(

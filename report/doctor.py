@@ -83,7 +83,7 @@ def minor_of(server: str) -> int | None:
 def missing(seen: Installation) -> Found:
     for raw in seen.expected:
         kind, name = identity = identity_of(raw)
-        if kind not in OPTIONAL and identity not in seen.live:
+        if kind not in OPTIONAL and identity not in seen.live and identity not in seen.unread:
             effect = MISSING.get(identity) or MISSING_KIND.get(kind, "the programs do not work as they should")
             yield Ailment("objects", f"{kind} {name} does not exist", effect, APPLY)
 
@@ -156,7 +156,7 @@ def webhook(seen: Installation) -> Found:
 
 
 def leader(seen: Installation) -> Found:
-    if seen.has_leader:
+    if seen.has_leader or not seen.are_leases_read:
         return
     held = seen.leader.holder if seen.leader is not None else ""
     was = f"; {held} held the Lease last and does not renew it" if held else ""
@@ -255,6 +255,8 @@ def counted(pods: int) -> str:
 
 def clocks(seen: Installation) -> Found:
     """Of programs whose Leases are being renewed: a time in one that is not renewed says nothing."""
+    if not seen.is_clock_read:
+        return
     every = (*seen.webhooks, *([seen.leader] if seen.leader else []))
     for each in every:
         if each.is_renewed and abs(each.seconds_off) > MOST_SECONDS_OFF:
@@ -288,6 +290,8 @@ def configuration(seen: Installation) -> Found:
             "programs that start with it end at once",
             edit,
         )
+    if not seen.is_configuration_read:
+        return
     roles = seen.configuration.priority_roles
     wanted = {"overflow": roles.overflow, "spot": roles.spot, "onDemand": roles.on_demand}
     for role, name in wanted.items():

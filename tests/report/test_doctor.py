@@ -287,6 +287,11 @@ def test_each_breakage_is_named_with_its_repair_and_nothing_else_is(
     assert len(found) == (2 if request.node.callspec.id in TWICE else 1), found
 
 
+def unread(seen: Installation, *identities: tuple[str, str]) -> Installation:
+    """Reading them is forbidden."""
+    return replace(without(*identities)(seen), unread=frozenset(identities))
+
+
 FINE: dict[str, Callable[[Installation], Installation]] = {
     "policies that narrow who may call": lambda seen: replace(
         seen, policies=(*seen.policies, policy([{"port": "admission"}]))
@@ -323,6 +328,20 @@ FINE: dict[str, Callable[[Installation], Installation]] = {
     "caBundles and ports, which differ from cluster to cluster": changed(
         MUTATING, lambda raw: raw["webhooks"][0]["clientConfig"].update(caBundle="x")
     ),
+    "Deployments that may not be read, where nobody knows whether a webhook answers": lambda seen: unread(
+        replace(seen, answer=WebhookAnswer.UNKNOWN, webhooks=(), leader=None, are_leases_read=False), *seen.live
+    ),
+    "gangs, where their component may not be read": lambda seen: replace(
+        unread(seen, MUTATING), configuration=parse_configuration_text("gangs: {enabled: true}")
+    ),
+    "nodes and classes of a configuration that may not be read": lambda seen: replace(
+        unread(seen, ("ConfigMap", names.CONFIG_MAP)),
+        priority_classes=frozenset(),
+        snapshot=snapshot(Node("a"), Node("b", {names.CAPACITY: "spot"}, taints=(NodeTaint("team", "x"),))),
+    ),
+    "a clock that is compared with that of the user's machine alone": lambda seen: replace(
+        seen, is_clock_read=False, leader=Heartbeat(names.LEASE, "r-1", True, 600.0)
+    ),
     "what the API server fills in": changed(VALIDATING, lambda raw: raw["webhooks"][0].update(objectSelector={})),
 }
 
@@ -331,6 +350,12 @@ FINE: dict[str, Callable[[Installation], Installation]] = {
 def test_what_is_fine_is_no_finding(change: Callable[[Installation], Installation]) -> None:
     """A doctor that cries wolf is not read."""
     assert ailments(change(good())) == ()
+
+
+def test_a_silent_webhook_is_found_without_its_deployment() -> None:
+    """What may not be read gives no cause, and is no finding of its own."""
+    (found,) = ailments(unread(silent(good()), WEBHOOK))
+    assert found.what == "the API server gets no answer from the webhook"
 
 
 def test_the_rights_are_those_of_the_manifests() -> None:
