@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from kube.errors import ApiError
+from kube.errors import ApiError, NotFound
 from placement.model import Class, Node
 from placement.observation import Interruption, Observed, Watch, extended
 from placement.plan.ground import Ground, pool_name
@@ -91,10 +91,15 @@ class Observer:
     def _ask(self) -> None:
         """Whether Karpenter deletes them because of their age: some in each look, while they are still there."""
         asked, self._unasked = self._unasked[:MOST_ASKED], self._unasked[MOST_ASKED:]
-        try:
-            self._expired.update(node.uid for node in asked if self._is_expired(node))
-        except (ApiError, TimeoutError) as error:
-            log.warning("cannot find out whether nodes have expired; they count as interrupted: %s", error)
+        for node in asked:
+            try:
+                if self._is_expired(node):
+                    self._expired.add(node.uid)
+            except NotFound:
+                continue  # it is gone; the others may still be asked for
+            except (ApiError, TimeoutError) as error:
+                log.warning("cannot find out whether nodes have expired; they count as interrupted: %s", error)
+                break
 
     def _watch(self, seconds: float) -> None:
         if not 0 < seconds <= LONGEST_GAP_SECONDS:

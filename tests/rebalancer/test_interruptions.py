@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kube.errors import NotFound
+from kube.errors import NotFound, ServerError
 from placement import names
 from placement.model import Class, Node, NodeTaint, Owner, Pod, Sign
 from placement.observation import NOTHING_OBSERVED, Observed, Rates
@@ -38,6 +38,7 @@ class ObserverSetup:
         self.is_down = False
         self.written: list[tuple[float, Observed]] = []
         self.expired: set[str] = set()  # the names of nodes
+        self.gone: set[str] = set()  # the names of those that cannot be read any more
         self.asked: list[str] = []
         self.observer = self.anew()
         self.cluster.actors.append(lambda: self.observer.look(self.cluster.now))
@@ -49,6 +50,8 @@ class ObserverSetup:
     def _is_expired(self, node: Node) -> bool:
         self.asked.append(node.name)
         if self.is_down:
+            raise ServerError("GET /", 500, "InternalError", "down")
+        if node.name in self.gone:
             raise NotFound("GET /", 404, "NotFound", "gone")
         return node.name in self.expired
 
@@ -220,6 +223,19 @@ def test_many_nodes_that_expire_are_asked_for_little_by_little() -> None:
     setup.cluster.run(HOURS_SECONDS + 60)
     assert not any(setup.losses)
     assert setup.asked == [each.name for each in going]
+
+
+def test_a_node_that_cannot_be_asked_for_any_more_hides_no_other() -> None:
+    """The first of three that expire is gone before it is asked for: it alone counts."""
+    setup = ObserverSetup()
+    setup.expired, setup.gone = set(setup.spot[:3]), {setup.spot[0]}
+    there = [setup.cluster.nodes[name] for name in setup.spot[:3]]
+    setup.rebalancer.index.interrupted.extend(
+        replace(each, uid=each.name, deleting=True, taints=(DISRUPTED,)) for each in there
+    )
+    setup.cluster.run(HOURS_SECONDS + 60)
+    assert setup.asked == setup.spot[:3]
+    assert setup.losses == (0, 1)
 
 
 def test_it_is_written_rarely() -> None:
