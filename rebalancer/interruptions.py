@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from kube.errors import ApiError, NotFound
 from placement.model import Class, Node
@@ -37,9 +37,9 @@ class Observer:
         is_leading: Callable[[], bool],
         write: Callable[[Change], object],
         is_expired: Callable[[Node], bool] = lambda _node: False,
-        hear: Callable[[Node, float], None] = lambda _node, _now: None,
+        hear: Callable[[Node, float, Mapping[str, int]], None] = lambda _node, _now, _workloads: None,
     ) -> None:
-        self._hear = hear  # of each lost node
+        self._hear = hear  # of each lost node, and how many pods of which workloads were on it
         self._index = index
         self._is_leading = is_leading
         self._write = write
@@ -52,7 +52,7 @@ class Observer:
         self._written = 0.0
         self._watches: dict[str, Watch] = {}
         self._interruptions: list[Interruption] = []
-        self._doubtful: list[tuple[Node, Interruption]] = []  # they may be no interruptions
+        self._doubtful: list[tuple[Node, Interruption, Mapping[str, int]]] = []  # they may be no interruptions
 
     def look(self, now: float) -> None:
         """Called after every pass, on the loop's thread."""
@@ -71,16 +71,17 @@ class Observer:
         while self._index.interrupted:
             node = self._index.interrupted.popleft()
             pool = pool_name(node.pool)
-            self._doubtful.append((node, Interruption(pool, self._nodes[pool], now)))
+            each = Interruption(pool, self._nodes[pool], now)
+            self._doubtful.append((node, each, self._index.workloads_on(node.name)))  # later, its pods may be gone
             if self._is_in_doubt(node):
                 self._unasked.append(node)
         self._ask()
         seen, self._doubtful = self._doubtful, []
-        for node, each in seen:
+        for node, each, workloads in seen:
             if self._is_in_doubt(node) and now - each.at < DOUBT_SECONDS:
-                self._doubtful.append((node, each))
+                self._doubtful.append((node, each, workloads))
             elif not self._index.is_planned(node) and node.uid not in self._expired:
-                self._hear(node, each.at)
+                self._hear(node, each.at, workloads)
                 yield each
         if not self._doubtful:
             self._unasked, self._expired = [], set()

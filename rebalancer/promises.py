@@ -8,8 +8,9 @@ within ten seconds of the last one; what was observed, four times an hour.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import islice
 
 from kube.configmaps import ObservedMemory
@@ -26,7 +27,7 @@ from placement.plan.ground import Ground
 from placement.plan.group import own_terms
 from placement.plan.reach import term_holds
 from placement.promise import DAY_SECONDS, LARGEST, AutoStanding, Hazard, Service, decided, passed
-from placement.slots import Mix
+from placement.slots import Mix, Slots
 from rebalancer.index import Index
 
 log = logging.getLogger(__name__)
@@ -82,9 +83,9 @@ class Promises:
         self._is_too_large = False  # what was to be written last
         self._pools: tuple[Ground | None, dict[tuple[NodeTerm, ...], tuple[str, ...]]] = (None, {})
 
-    def hear(self, node: Node, now: float) -> None:
-        """A spot node was lost, or its end announced."""
-        for uid, pods in self._index.workloads_on(node.name).items():
+    def hear(self, node: Node, now: float, workloads: Mapping[str, int]) -> None:
+        """A spot node was lost, or its end announced, with so many pods of these workloads."""
+        for uid, pods in workloads.items():
             found = self._index.assessments.get(uid)
             if found is None or not is_auto(found):
                 continue
@@ -117,12 +118,11 @@ class Promises:
         yield from islice(due, MOST_AT_ONCE)
 
     def _look_at(self, uid: str, now: float) -> None:
-        found = self._index.assessments.get(uid)
-        if found is None or not is_auto(found):
+        found, key = self._index.assessments.get(uid), key_of(uid)
+        if found is None or not is_auto(found) or (key not in self._records and _is_too_small(found)):
             self._incidents.pop(uid, None)
             self._due[uid] = now + LOOK_SECONDS
             return
-        key = key_of(uid)
         record = self._records.get(key) or _first(found, now)
         incident = self._incidents.get(uid)
         if incident is None:
@@ -206,6 +206,12 @@ class Promises:
 
 def is_auto(found: Assessment) -> bool:
     return found.group.policy.spot_ratio is None
+
+
+def _is_too_small(found: Assessment) -> bool:
+    """Nothing of it could be on spot. The first estimate goes by its size, so a choice waits until it has grown."""
+    group = found.group
+    return Slots(Fraction(LARGEST, STEPS), group.policy.min_on_demand).spot(group.workload.replicas) == 0
 
 
 def _pools(ground: Ground, terms: tuple[NodeTerm, ...]) -> set[str]:

@@ -18,7 +18,7 @@ from placement import autostate, names, observation
 from placement.autostate import AutoState, WorkloadRecord, autostate_text, key_of, parse_chosen
 from placement.configuration import Configuration
 from placement.intent import intent_of
-from placement.model import Class, Kind, Namespace, Workload
+from placement.model import Class, Kind, Namespace, NodeTaint, Workload
 from placement.observation import NOTHING_OBSERVED, Observed, PoolRecord, Rates, extended, observed_text
 from placement.promise import DAY_SECONDS, LARGEST, AutoStanding, SpotLimit
 from rebalancer import promises
@@ -233,6 +233,36 @@ def test_only_the_leader_writes() -> None:
     setup.is_down = False
     setup.cluster.run(30)
     assert setup.rebalancer.index.assessments[setup.web.uid].group.policy.slots.spot(10) == 2
+
+
+def test_a_workload_that_has_not_grown_yet_gets_no_choice() -> None:
+    """With one replica there is nothing to choose; when it has ten, the estimate for ten counts first."""
+    setup = PromiseSetup()
+    small = setup.cluster.deploy("small", 1, AUTO)
+    setup.roughen()
+    setup.cluster.run(2 * REGULAR_SECONDS)
+    assert key_of(small.uid) not in setup.state.workloads
+    setup.cluster.put(replace(small, replicas=10))
+    setup.cluster.run(2 * LOOK_SECONDS)
+    assert key_of(small.uid) in setup.state.workloads
+    setup.cluster.put(replace(small, replicas=1))
+    setup.cluster.run(REGULAR_SECONDS + 60)
+    assert key_of(small.uid) in setup.state.workloads  # what was chosen is kept for when it grows again
+
+
+def test_what_was_on_a_node_in_doubt_is_what_was_there_at_first() -> None:
+    """Karpenter drains it before it is known that the cloud takes it: then it is empty, but its replicas were lost."""
+    setup = PromiseSetup()
+    name = setup.busy()
+    node = setup.cluster.nodes[name]
+    for fields in ({"deleting": True, "outlives_machine": True}, {"taints": (NodeTaint("karpenter.sh/disrupted"),)}):
+        setup.cluster.put(node := replace(node, **fields))
+        setup.cluster.run(1)
+    for pod in [pod for pod in setup.cluster.pods if pod.node == name]:
+        setup.cluster.remove(pod)
+    setup.cluster.delete_node(name)
+    setup.cluster.run(REGULAR_SECONDS + 60)
+    assert setup.record.recoveries.total == 1
 
 
 def test_a_fixed_ratio_is_left_alone() -> None:
