@@ -105,8 +105,15 @@ def raw_bursts(bursts: Bursts) -> dict[str, Any]:
 
 
 def parse_bursts(raw: dict[str, Any]) -> Bursts:
-    recent = {str(pool): Recent(float(losses), float(at)) for pool, (losses, at) in raw["recent"].items()}
-    together = tuple(float(count) for count in raw["together"])
-    if len(together) != MOST_TOGETHER or not all(0 <= count < math.inf for count in together):
+    recent = {str(pool): Recent(_amount(losses), _amount(at)) for pool, (losses, at) in raw["recent"].items()}
+    together = tuple(map(_amount, raw["together"]))
+    if len(together) != MOST_TOGETHER:
         raise ValueError(f"together is no list of {MOST_TOGETHER} amounts")
-    return Bursts(recent, together, float(raw["began"]), frozenset(map(str, raw["lost"])))
+    return Bursts(recent, together, _amount(raw["began"]), frozenset(map(str, raw["lost"])))
+
+
+def _amount(raw: Any) -> float:
+    amount = float(raw)
+    if not 0 <= amount < math.inf:
+        raise ValueError(f"{raw!r} is no amount")
+    return amount

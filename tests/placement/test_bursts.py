@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -71,8 +73,19 @@ def test_what_is_kept_is_bounded_and_can_be_read_again(losses: list[tuple[float,
     assert not bounded(bursts, at + FADED_SECONDS).recent
 
 
-@pytest.mark.parametrize("together", [[1], [0, 0, 0, 0, 0, -1], [0, 0, 0, 0, 0, float("inf")]])
-def test_garbage_is_refused(together: list[float]) -> None:
-    """The reader keeps what it had."""
-    with pytest.raises(ValueError, match="together"):
-        parse_bursts({**raw_bursts(NO_BURSTS), "together": together})
+BROKEN: tuple[dict[str, Any], ...] = (
+    {"together": [1]},
+    {"together": [0, 0, 0, 0, 0, -1]},
+    {"together": [0, 0, 0, 0, 0, math.inf]},
+    {"began": math.inf},
+    {"began": math.nan},
+    {"recent": {"a": [1, math.inf]}},
+    {"recent": {"a": [math.nan, 1]}},
+)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=str)
+def test_garbage_is_refused(broken: dict[str, Any]) -> None:
+    """The reader keeps what it had: what is not finite could never be written again."""
+    with pytest.raises(ValueError, match=r"together|is no amount"):
+        parse_bursts({**raw_bursts(NO_BURSTS), **broken})
