@@ -68,7 +68,9 @@ def test_heartbeats_say_who_lives_and_whose_clock_is_wrong(client: Client, scrip
     """By the API server's clock, which is 100 s ahead of this machine's here; the webhook's is 60 s ahead of that."""
     dead = lease(LEADER, -90)
     script.answer(page(webhook(-159), dead), page(webhook(-160), dead))
-    (seen,), leader = Reader(client).heartbeats(100.0, 0.0)
+    beats = Reader(client).heartbeats(100.0, 0.0)
+    assert beats is not None
+    (seen,), leader = beats
     assert (seen.name, seen.is_renewed) == ("spotweave-webhook-1", True)
     assert seen.seconds_off == pytest.approx(60, abs=2)
     assert leader == Heartbeat(LEADER, "me", False, leader.seconds_off if leader else 0.0)
