@@ -217,14 +217,15 @@ class PauseMemory:
 class ObservedMemory:
     """Observations of pools and what `auto` has chosen, as noted in the state ConfigMap.
 
-    With an unreadable note, the last known one stays. What was chosen stays, too, if the ConfigMap is deleted: the
-    leader writes it again.
+    With an unreadable note, the last known one stays. What was chosen stays, too, if the ConfigMap is deleted. In both
+    cases the leader writes it again within seconds, because a program that starts meanwhile knows nothing.
     """
 
     def __init__(self, store: Store[ConfigMap], on_change: Callable[[Observed], None]) -> None:
         self.current = NOTHING_OBSERVED
-        self.auto_text = ""  # the last readable one
-        self.is_auto_noted = False
+        self.auto_text = ""  # the last readable one; before there was any, what is there
+        self.is_auto_noted = False  # and can be read: else the leader writes it again
+        self._understood = ""  # the last readable one
         self._chosen: Mapping[str, Chosen] = {}
         self._on_change = on_change
         store.subscribe(self._read)
@@ -242,10 +243,12 @@ class ObservedMemory:
         self._on_change(self.current)
 
     def _read_auto(self, text: str) -> None:
-        self.is_auto_noted = bool(text)
-        if not text or text == self.auto_text:
-            return
+        self.is_auto_noted = False
         try:
-            self._chosen, self.auto_text = parse_chosen(text), text
+            if text and text != self._understood:
+                self._chosen = parse_chosen(text)
+                self._understood = self.auto_text = text
+            self.is_auto_noted = bool(text)
         except ValueError as error:
+            self.auto_text = self._understood or text
             log.warning("%s: %s; keeping what was read before", names.STATE_MAP, error)

@@ -103,6 +103,7 @@ class AutoState:
 
     version: int = 0
     workloads: Mapping[str, WorkloadRecord] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()  # entries that were left out, and why
 
 
 NOTHING_CHOSEN = AutoState()
@@ -130,12 +131,20 @@ def _raw(record: WorkloadRecord) -> list[Any]:
 
 
 def parse_autostate(text: str) -> AutoState:
-    """Raises ValueError if the text cannot be read."""
+    """Without single entries that cannot be read. Raises ValueError if the text as a whole cannot be."""
     raw = _read(text)
     try:
-        return AutoState(int(raw["version"]), {str(key): _record(each) for key, each in raw["workloads"].items()})
+        version, entries = int(raw["version"]), raw["workloads"].items()
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"{KEY} is unreadable: {type(error).__name__}: {error}") from error
+    workloads: dict[str, WorkloadRecord] = {}
+    unreadable: list[str] = []
+    for key, each in entries:
+        try:
+            workloads[key] = _record(each)
+        except (ValueError, TypeError, OverflowError) as error:
+            unreadable.append(f"{key}: {error}")
+    return AutoState(version, workloads, tuple(unreadable))
 
 
 def parse_chosen(text: str) -> dict[str, Chosen]:

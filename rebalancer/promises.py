@@ -15,7 +15,7 @@ from itertools import islice
 
 from kube.configmaps import ObservedMemory
 from kube.errors import ApiError
-from placement import names
+from placement import autostate, names
 from placement.autoratio import STEPS
 from placement.autostate import MOST_WORKLOADS, NOTHING_CHOSEN, AutoState, WorkloadRecord, key_of, parse_autostate
 from placement.bursts import hazard
@@ -34,13 +34,14 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 60.0
 MOST_AT_ONCE = 300  # workloads
+MOST_TOLD = 10  # entries that cannot be read
 SOONEST_SECONDS = 10.0  # between two writes
 REGULAR_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What is read back from the cluster: observations of pools, choices, and whether there is a note of choices."""
+    """What is read back from the cluster: observations of pools, choices, and whether all programs can read these."""
 
     observed: Observed
     text: str  # of the choices
@@ -53,10 +54,13 @@ class Noted:
     @property
     def state(self) -> AutoState:
         try:
-            return parse_autostate(self.text) if self.text else NOTHING_CHOSEN
+            found = parse_autostate(self.text) if self.text else NOTHING_CHOSEN
         except ValueError as error:
             log.warning("%s: %s; starting from empty", names.STATE_MAP, error)
             return NOTHING_CHOSEN
+        for each in found.unreadable[:MOST_TOLD]:
+            log.warning("%s: %s: a workload starts from empty: %s", names.STATE_MAP, autostate.KEY, each)
+        return found
 
 
 class Promises:

@@ -171,3 +171,21 @@ def test_who_follows_the_state_keeps_what_it_knew_when_it_is_garbled() -> None:
         assert memory.current == known
     states.put(ConfigMap(names.SYSTEM_NAMESPACE, names.STATE_MAP, {}))
     assert heard == [known, known, NOTHING_OBSERVED]
+
+
+def test_a_garbled_choice_does_not_count_as_noted() -> None:
+    """So the leader writes it again at once; what was read before stays, and another key of the map changes nothing."""
+    states = Store[ConfigMap]()
+    memory = ObservedMemory(states, lambda _: None)
+    good = autostate_text(AutoState(1, {"a": WorkloadRecord(AutoStanding(0.0, 0.0, step=9))}))
+    bad = good.replace("[9,", "[99,")
+    seen = []
+    for text, other in ((bad, ""), (bad, "x"), (good, ""), (good, "x"), (bad, ""), (bad, "x"), (good, ""), ("", "")):
+        states.put(ConfigMap(names.SYSTEM_NAMESPACE, names.STATE_MAP, {autostate.KEY: text, "other": other}))
+        seen.append((memory.is_auto_noted, memory.auto_text == good))
+    assert seen == [*[(False, False)] * 2, *[(True, True)] * 2, *[(False, True)] * 2, (True, True), (False, True)]
+    states.put(ConfigMap(names.SYSTEM_NAMESPACE, names.STATE_MAP, {autostate.KEY: bad}))
+    fresh = Store[ConfigMap]()
+    started = ObservedMemory(fresh, lambda _: None)
+    fresh.put(ConfigMap(names.SYSTEM_NAMESPACE, names.STATE_MAP, {autostate.KEY: bad}))
+    assert started.auto_text == bad  # what a new leader can read of it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -101,6 +102,10 @@ BROKEN = {
     "no JSON": "{",
     "no object": "[]",
     "no workloads": '{"version": 1}',
+    "no version": '{"version": "x", "workloads": {}}',
+}
+BROKEN_ENTRIES = {
+    "no list": '{"version": 1, "workloads": {"a": 7}}',
     "too short": '{"version": 1, "workloads": {"a": [1]}}',
     "no step": '{"version": 1, "workloads": {"a": [99, 0, 0, 0, 0, 0, 0, "", "", ""]}}',
     "no reason": '{"version": 1, "workloads": {"a": [9, 77, 0, 0, 0, 0, 0, "", "", ""]}}',
@@ -112,15 +117,26 @@ BROKEN = {
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
 def test_garbage_is_refused(text: str) -> None:
     """The reader keeps what it had."""
-    with pytest.raises(ValueError, match=r"unreadable|no step|no reason|not finite|no histogram|Expecting|unpack"):
+    with pytest.raises(ValueError, match=r"unreadable|Expecting|invalid literal"):
         parse_autostate(text)
 
 
-@pytest.mark.parametrize("name", ["no JSON", "no object", "no workloads", "no step", "no reason"])
+@pytest.mark.parametrize("text", BROKEN_ENTRIES.values(), ids=BROKEN_ENTRIES.keys())
+def test_an_entry_that_is_garbled_costs_no_other(text: str) -> None:
+    """It is left out, and named."""
+    good = WorkloadRecord(AutoStanding(NOW, NOW, step=9))
+    raw = json.loads(text)
+    raw["workloads"] |= json.loads(autostate_text(AutoState(1, {"b": good})))["workloads"]
+    found = parse_autostate(json.dumps(raw))
+    assert found.workloads == {"b": good}
+    assert [each.partition(":")[0] for each in found.unreadable] == ["a"]
+
+
+@pytest.mark.parametrize("name", ["no JSON", "no object", "no workloads", "no list", "no step", "no reason"])
 def test_garbage_is_no_choice(name: str) -> None:
     """Programs that read the choices alone keep what they had, too."""
     with pytest.raises(ValueError, match=r"unreadable|no step|no reason|Expecting"):
-        parse_chosen(BROKEN[name])
+        parse_chosen({**BROKEN, **BROKEN_ENTRIES}[name])
 
 
 def test_a_loss_lasts_while_too_few_serve() -> None:

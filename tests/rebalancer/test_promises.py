@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -43,7 +44,7 @@ class PromiseSetup:
         self.web = self.cluster.deploy("web", 10, annotations)
         self.rebalancer = SimulatedRebalancer(self.cluster)
         self.is_leading, self.is_down, self.is_there = True, False, False
-        self.is_full = False
+        self.is_full, self.garbled = False, ""
         self.observed: Observed = NOTHING_OBSERVED
         self.state = AutoState()
         self.written: list[tuple[float, AutoState]] = []
@@ -58,7 +59,11 @@ class PromiseSetup:
         self.observer = Observer(index, lambda: self.is_leading, self._observe, hear=self.promises.hear)
 
     def _noted(self) -> Noted:
-        return Noted(self.observed, autostate_text(self.state) if self.is_there else "", self.is_there)
+        store: Store[ConfigMap] = Store()
+        memory = ObservedMemory(store, lambda _: None)
+        data = {autostate.KEY: self.garbled or autostate_text(self.state)} if self.is_there else {}
+        store.put(ConfigMap(names.SYSTEM_NAMESPACE, names.STATE_MAP, data))
+        return replace(Noted.of(memory), observed=self.observed)
 
     def _look(self) -> None:
         self.observer.look(self.cluster.now)
@@ -72,7 +77,7 @@ class PromiseSetup:
             raise NotFound("PUT /", 404, "NotFound", "gone")
         if self.is_full:
             return False
-        self.state, self.is_there = state, True
+        self.state, self.is_there, self.garbled = state, True, ""
         self.written.append((self.cluster.now, state))
         self.cluster.rates = replace(self.cluster.rates, chosen=parse_chosen(autostate_text(state)))
         return True
@@ -172,6 +177,25 @@ def test_a_deleted_note_is_written_again() -> None:
     setup.cluster.run(30)
     assert setup.is_there
     assert (setup.record.standing.step, setup.ratio) == (before, ratio)
+
+
+def test_a_garbled_note_is_written_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Within seconds, by a new leader, too; of a note with one garbled entry, all others count."""
+    setup = PromiseSetup()
+    more = setup.cluster.deploy("more", 4, AUTO)
+    setup.roughen()
+    setup.cluster.run(REGULAR_SECONDS + 60)
+    before, good = setup.record.standing, autostate_text(setup.state)
+    (bad,) = (row for key, row in json.loads(good)["workloads"].items() if key == key_of(more.uid))
+    setup.garbled = good.replace(json.dumps(bad, separators=(",", ":")), "[99]")
+    assert setup.garbled != good
+    setup.written.clear()
+    setup.start_anew()
+    setup.cluster.run(15)
+    assert setup.garbled == ""
+    assert (setup.record.standing.since, setup.record.standing.step) == (before.since, before.step)
+    assert setup.state.workloads.keys() == {key_of(setup.web.uid), key_of(more.uid)}
+    assert caplog.text.count("starts from empty") == 1
 
 
 def test_another_leader_goes_on() -> None:
