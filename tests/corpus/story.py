@@ -174,9 +174,14 @@ class CorpusStory:
                     open_ = open_ or not self._may_differ(each)
             return not open_
 
+        def are_fine() -> bool:
+            return all(map(self._is_fine, self.workloads))
+
         self._wait(PATIENCE_SECONDS, are_right)
-        self._wait(chapter.began + PATIENCE_SECONDS - time.monotonic(), lambda: all(map(self._is_fine, self.workloads)))
+        self._wait(chapter.began + PATIENCE_SECONDS - time.monotonic(), are_fine)
         self._wait(PATIENCE_SECONDS, lambda: not any(self.tally.is_short(each.control) for each in self.workloads))
+        # Meanwhile what was at rest may have begun to move, such as the pods of a StatefulSet that return one by one.
+        self._wait(chapter.began + PATIENCE_SECONDS - time.monotonic(), are_fine)
         for each in self.workloads:
             if not self._is_right(each):
                 self._complain(chapter, each)
